@@ -1,0 +1,50 @@
+# Every target does all of its own set-up: a fresh machine needs Python 3.11+, git and make
+# (and Go for test-cluster, which builds a real control plane once and caches it).
+PYTHON ?= python3
+VENV   := .venv
+BIN    := $(VENV)/bin
+PIP    := $(BIN)/python -m pip --disable-pip-version-check --quiet
+
+.PHONY: replay test lint test-cluster bench-edge lock clean help
+.DEFAULT_GOAL := help
+
+help: ## what can be made here
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
+
+replay: $(VENV)/.run ## play a bad week on an embedded cluster; SCENARIO=name plays another
+	@$(BIN)/groundcrew replay $(SCENARIO)
+
+test: $(VENV)/.dev ## the tests, without a cluster
+	@$(BIN)/python -m pytest -q -m "not controlplane" $(ARGS)
+
+lint: $(VENV)/.dev ## ruff, mypy --strict, import-linter
+	@$(BIN)/ruff check . && $(BIN)/ruff format --check .
+	@$(BIN)/mypy
+	@$(BIN)/lint-imports --no-cache
+
+test-cluster: $(VENV)/.dev ## the tests that need a real kube-apiserver; builds one if it is not cached
+	@$(BIN)/python -m tests.controlplane.build && $(BIN)/python -m pytest -q -m controlplane $(ARGS)
+
+bench-edge: $(VENV)/.dev ## what it costs to decline an event
+	@$(BIN)/python -m tests.bench.edge
+
+# Locks hold hashes and no addresses, so that any index that serves the same files will do.
+lock: ## write the locks anew (needs uv)
+	uv pip compile --universal --generate-hashes --no-emit-index-url --no-header --quiet \
+	  --python-version 3.11 pyproject.toml --group build -o requirements.lock
+	uv pip compile --universal --generate-hashes --no-emit-index-url --no-header --quiet \
+	  --python-version 3.11 pyproject.toml --group build --group dev -c requirements.lock -o requirements-dev.lock
+
+$(VENV)/.run: requirements.lock pyproject.toml
+	@test -x $(BIN)/python || { echo "setting up $(VENV) (once)"; $(PYTHON) -m venv $(VENV); }
+	@$(PIP) install --require-hashes -r requirements.lock
+	@$(PIP) install --no-build-isolation --no-deps --editable .
+	@touch $@
+
+$(VENV)/.dev: requirements-dev.lock $(VENV)/.run
+	@echo "setting up what tests and lint need (once)"
+	@$(PIP) install --require-hashes -r requirements-dev.lock
+	@touch $@
+
+clean: ## remove what the other targets made here
+	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .hypothesis

@@ -1,0 +1,1 @@
+"""What is said about nodes: events as they come in, and the notices they hold."""

@@ -1,0 +1,1 @@
+"""What is done about what is said: one small function a file."""

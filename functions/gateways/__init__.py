@@ -1,0 +1,1 @@
+"""The ways out: the Kubernetes API now, the clouds beside it."""

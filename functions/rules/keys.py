@@ -1,0 +1,28 @@
+"""The names that we write on nodes and pods. One writer for each key, named beside it."""
+
+INCIDENTS = "groundcrew.dev/incidents"
+"""Node annotation, written by cordon: the incidents and our marks (`rules.incidents`)."""
+STATE = "groundcrew.dev/state"
+"""Node label, written by cordon: `State`, to select marked nodes by."""
+DRAIN = "groundcrew.dev/drain"
+"""Node annotation, written by drain: how far it is (`rules.drain_state`)."""
+
+OPT_OUT = "groundcrew.dev/managed"
+"""Node label, written by people: ``false`` keeps every function off the node."""
+EXCLUDE_FROM_LOAD_BALANCERS = "node.kubernetes.io/exclude-from-external-load-balancers"
+"""Kubernetes' own label; goes on and off with our cordon, and only if it was ours."""
+
+EVICT_AFTER = "groundcrew.dev/evict-after"
+EVICT_REASON = "groundcrew.dev/evict-reason"
+"""Pod annotations, written by drain: a gang's warning. RFC 3339 time, and why."""
+READY_TO_EVICT = "groundcrew.dev/ready-to-evict"
+"""Pod annotation, written by the workload: ``true`` when it has saved what it needs."""
+GANG = "groundcrew.dev/gang"
+"""Pod label, written by people or by gangs: pods of one value are of use only together."""
+BALLOON = "groundcrew.dev/balloon"
+"""Pod label, written by balloons: a placeholder, no workload."""
+
+GPU = "nvidia.com/gpu"
+
+ZONE = "topology.kubernetes.io/zone"
+INSTANCE_TYPE = "node.kubernetes.io/instance-type"

@@ -1,0 +1,354 @@
+"""The policy document: typed, strict, every default written out in ``policy.yaml`` beside this.
+
+A document is laid over the defaults field by field (lists replace lists), then decoded
+strictly: an unknown field or a wrong type is an error that names the field, so that a typing
+mistake never quietly leaves a default in force.
+"""
+
+import fnmatch
+import functools
+import hashlib
+import re
+from collections.abc import Mapping
+from datetime import timedelta
+from importlib import resources
+from typing import Any, ClassVar, Literal
+
+import msgspec
+import yaml
+
+from events.notice import Notice, Severity
+
+
+class PolicyError(ValueError):
+    """The document cannot be a policy. ``path`` is the field (``budget.pool``), ``line`` is
+    where it stands, counted from 1, or 0 when the field is nowhere in the text."""
+
+    def __init__(self, path: str, problem: str, line: int = 0) -> None:
+        self.path = path
+        self.problem = problem
+        self.line = line
+        super().__init__(f"{f'line {line}: ' if line else ''}{path or 'policy'}: {problem}")
+
+
+class Duration(timedelta):
+    """A length of time as Kubernetes users write it: ``90s``, ``5m``, ``1h30m``, ``7d``."""
+
+    _PART = re.compile(r"(\d+)(ms|[smhd])")
+    _UNITS: ClassVar = {
+        "ms": "milliseconds",
+        "s": "seconds",
+        "m": "minutes",
+        "h": "hours",
+        "d": "days",
+    }
+
+    @classmethod
+    def parse(cls, text: object) -> "Duration":
+        if not isinstance(text, str) or not re.fullmatch(r"(\d+(ms|[smhd]))+", text):
+            raise ValueError(f"{text!r} is no duration; write 90s, 5m, 1h30m or 7d")
+        parts = {cls._UNITS[unit]: int(number) for number, unit in cls._PART.findall(text)}
+        return cls(**parts)
+
+    def __str__(self) -> str:
+        seconds = int(self.total_seconds())
+        text = ""
+        for unit, size in (("d", 86400), ("h", 3600), ("m", 60), ("s", 1)):
+            count, seconds = divmod(seconds, size)
+            text += f"{count}{unit}" if count else ""
+        return text or "0s"
+
+
+class Share(float):
+    """A part of a whole, written ``10%``; kept as 0.1."""
+
+    @classmethod
+    def parse(cls, text: object) -> "Share":
+        match = re.fullmatch(r"(\d+(?:\.\d+)?)%", text) if isinstance(text, str) else None
+        if not match or not 0 <= float(match[1]) <= 100:
+            raise ValueError(f"{text!r} is no share; write 10% (0% to 100%)")
+        return cls(float(match[1]) / 100)
+
+    def of(self, whole: int, *, at_least: int = 0) -> int:
+        """Whole nodes of ``whole``, rounded down: 10 % of 15 is one."""
+        return max(at_least, int(whole * self + 1e-9))
+
+    def __str__(self) -> str:
+        return f"{self * 100:g}%"
+
+
+class _Document(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    pass
+
+
+class _Match(_Document, frozen=True):
+    """Which incidents a rule is about; every pattern given must match (globs)."""
+
+    source: str = "*"
+    check: str = "*"
+    reason: str = "*"
+    cause: str = "*"
+
+    def matches(self, source: str, check: str, reason: str, cause: str) -> bool:
+        return (
+            fnmatch.fnmatchcase(source, self.source)
+            and fnmatch.fnmatchcase(check, self.check)
+            and fnmatch.fnmatchcase(reason, self.reason)
+            and fnmatch.fnmatchcase(cause, self.cause)
+        )
+
+
+class SeverityRule(_Match, frozen=True, kw_only=True):
+    severity: Severity
+
+
+class ShadowRule(_Match, frozen=True, kw_only=True):
+    pool: str = "*"
+
+
+class WaitRule(_Match, frozen=True, kw_only=True):
+    wait: Duration
+
+
+class Maintenance(_Document, frozen=True):
+    cordon_before: Duration
+    drain_before: Duration
+
+
+class DomainBudget(_Document, frozen=True):
+    label: str
+    share: Share
+
+
+class Budget(_Document, frozen=True):
+    pool: Share
+    cluster: Share
+    domains: list[DomainBudget]
+    reservation: Duration
+
+
+class Breaker(_Document, frozen=True):
+    share: Share
+    within: Duration
+    more_than: int
+    day_share: Share
+    quiet: Duration
+
+
+class Recovery(_Document, frozen=True):
+    quiet: Duration
+    gpus: dict[str, int]
+    releases: int
+    releases_within: Duration
+
+
+class ApplicationFaults(_Document, frozen=True):
+    jobs: int
+    within: Duration
+
+
+class Dismissed(_Document, frozen=True):
+    override: Duration
+
+
+class Drain(_Document, frozen=True):
+    deadline: Duration | Literal["none"]
+    past_deadline: Literal["keep", "delete"]
+    before_loss: Duration
+    evictions_per_second: int
+    parallel: int
+    bare_pods: Literal["block", "evict"]
+    empty_dir: Literal["evict", "block"]
+    gang_notice: Duration
+
+
+class Policy(_Document, frozen=True):
+    version: Literal[1]
+    severity: list[SeverityRule]
+    shadow: list[ShadowRule]
+    waits: list[WaitRule]
+    maintenance: Maintenance
+    budget: Budget
+    breaker: Breaker
+    recovery: Recovery
+    application_faults: ApplicationFaults
+    dismissed: Dismissed
+    drain: Drain
+    pools: list[str]
+
+    def severity_of(self, notice: Notice) -> Severity:
+        """The severity that this policy gives ``notice``."""
+        for rule in self.severity:
+            if rule.matches(notice.source, notice.check, notice.reason, notice.cause):
+                return rule.severity
+        return notice.severity
+
+    def wait_of(self, source: str, check: str, reason: str, cause: str) -> timedelta:
+        for rule in self.waits:
+            if rule.matches(source, check, reason, cause):
+                return rule.wait
+        return timedelta(0)
+
+    def shadows(self, source: str, check: str, reason: str, cause: str, pool: str) -> bool:
+        """Whether this policy only watches what it would do about that check in that pool."""
+        return any(
+            rule.matches(source, check, reason, cause) and fnmatch.fnmatchcase(pool, rule.pool)
+            for rule in self.shadow
+        )
+
+    def pool_of(self, labels: Mapping[str, str] | None) -> str:
+        """Name of the pool of a node with these labels: ``default`` when none names one."""
+        found = labels or {}
+        return next((found[key] for key in self.pools if found.get(key)), "default")
+
+
+def parse(text: str) -> Policy:
+    """``text`` (YAML or JSON) laid over the defaults. Raises `PolicyError`."""
+    try:
+        document = yaml.safe_load(text)
+    except yaml.MarkedYAMLError as problem:
+        line = problem.problem_mark.line + 1 if problem.problem_mark else 0
+        raise PolicyError("", f"not YAML: {problem.problem}", line) from problem
+    except yaml.YAMLError as problem:
+        raise PolicyError("", f"not YAML: {problem}") from problem
+    if not isinstance(document, dict) or not document:
+        raise PolicyError("", "empty: a policy is a mapping; start with `version: 1`")
+    if "version" not in document:
+        raise PolicyError("version", "missing; this groundcrew reads `version: 1`")
+    try:
+        return _check(msgspec.convert(_overlay(_defaults(), document), Policy, dec_hook=_decode))
+    except msgspec.ValidationError as problem:
+        path, message = _where(str(problem))
+        raise PolicyError(path, message, _line_of(text, path)) from problem
+    except PolicyError as problem:
+        raise PolicyError(problem.path, problem.problem, _line_of(text, problem.path)) from problem
+
+
+@functools.cache
+def default() -> Policy:
+    """The policy of ``policy.yaml``: what holds where nothing else is said."""
+    return _check(msgspec.convert(_defaults(), Policy, dec_hook=_decode))
+
+
+def default_text() -> str:
+    return resources.files("functions.rules").joinpath("policy.yaml").read_text()
+
+
+def schema() -> dict[str, Any]:
+    """JSON Schema of a full policy document."""
+    made = msgspec.json.schema(Policy, schema_hook=_schema)
+    made["$schema"] = "https://json-schema.org/draft/2020-12/schema"
+    made["title"] = "groundcrew policy"
+    return _without_required(made)
+
+
+def fingerprint(policy: Policy) -> str:
+    """12 hex digits that are the same for the same policy, however its file was written."""
+    return hashlib.sha256(dump(policy)).hexdigest()[:12]
+
+
+def dump(policy: Policy) -> bytes:
+    """The whole policy as JSON, defaults included."""
+    return msgspec.json.encode(policy, enc_hook=_encode, order="deterministic")
+
+
+def _check(policy: Policy) -> Policy:
+    """What types cannot say."""
+    maintenance = policy.maintenance
+    if maintenance.drain_before > maintenance.cordon_before:
+        raise PolicyError(
+            "maintenance.drain_before",
+            f"{maintenance.drain_before} is before the cordon ({maintenance.cordon_before}): a "
+            "node is cordoned first; set cordon_before at least as long",
+        )
+    for path, number in (
+        ("drain.evictions_per_second", policy.drain.evictions_per_second),
+        ("drain.parallel", policy.drain.parallel),
+        ("breaker.more_than", policy.breaker.more_than),
+        ("application_faults.jobs", policy.application_faults.jobs),
+        ("recovery.releases", policy.recovery.releases),
+    ):
+        if number < 1:
+            raise PolicyError(path, f"{number} is less than 1")
+    if not policy.pools:
+        raise PolicyError("pools", "empty: name at least one node label")
+    return policy
+
+
+@functools.cache
+def _defaults() -> dict[str, Any]:
+    loaded: dict[str, Any] = yaml.safe_load(default_text())
+    return loaded
+
+
+def _overlay(below: Any, above: Any) -> Any:
+    if isinstance(below, dict) and isinstance(above, dict):
+        return {
+            key: _overlay(below.get(key), above[key]) if key in above else below[key]
+            for key in [*below, *(key for key in above if key not in below)]
+        }
+    return above
+
+
+def _decode(kind: type, value: object) -> object:
+    if kind in (Duration, Share):
+        return kind.parse(value)
+    raise NotImplementedError(kind)
+
+
+def _encode(value: object) -> object:
+    if isinstance(value, Duration | Share):
+        return str(value)
+    raise NotImplementedError(type(value))
+
+
+def _schema(kind: type) -> dict[str, Any]:
+    if kind is Duration:
+        return {"type": "string", "pattern": r"^(\d+(ms|[smhd]))+$", "examples": ["90s", "7d"]}
+    if kind is Share:
+        return {"type": "string", "pattern": r"^\d+(\.\d+)?%$", "examples": ["10%"]}
+    raise NotImplementedError(kind)
+
+
+def _without_required(made: dict[str, Any]) -> dict[str, Any]:
+    # A document names only what it changes, so the sections and their fields are optional; the
+    # fields of a rule in a list are not.
+    for name, definition in made.get("$defs", {}).items():
+        if name == "Policy":
+            definition["required"] = ["version"]
+        elif not name.endswith("Rule") and name != "DomainBudget":
+            definition.pop("required", None)
+    return made
+
+
+def _where(message: str) -> tuple[str, str]:
+    """msgspec's message as field and problem: ``Expected `int` - at `$.drain.parallel```."""
+    text, _, path = message.partition(" - at `$")
+    path = path.rstrip("`").lstrip(".")
+    if unknown := re.match(r"Object contains unknown field `(.+)`", text):
+        field = f"{path}.{unknown[1]}" if path else unknown[1]
+        return field, "no such field; see `groundcrew policy schema`"
+    if missing := re.match(r"Object missing required field `(.+)`", text):
+        return (f"{path}.{missing[1]}" if path else missing[1]), "missing"
+    return path, text
+
+
+def _line_of(text: str, path: str) -> int:
+    """Where the deepest part of ``path`` that stands in the document begins."""
+    node: Any = yaml.compose(text)
+    line = 0
+    for part in re.findall(r"[^.\[\]]+|\[\d+\]", path):
+        if isinstance(node, yaml.MappingNode):
+            found = next(((k, v) for k, v in node.value if k.value == part), None)
+            if not found:
+                break
+            line, node = found[0].start_mark.line + 1, found[1]
+        elif isinstance(node, yaml.SequenceNode) and part.startswith("["):
+            index = int(part[1:-1])
+            if index >= len(node.value):
+                break
+            node = node.value[index]
+            line = node.start_mark.line + 1
+        else:
+            break
+    return line
