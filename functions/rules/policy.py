@@ -152,7 +152,7 @@ class Dismissed(_Document, frozen=True):
 
 
 class Drain(_Document, frozen=True):
-    deadline: Duration | Literal["none"]
+    deadline: Duration | None
     past_deadline: Literal["keep", "delete"]
     before_loss: Duration
     evictions_per_second: int
