@@ -1,0 +1,1 @@
+"""How events come in and answers go out."""
