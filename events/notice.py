@@ -123,6 +123,9 @@ class Reading(msgspec.Struct, frozen=True, omit_defaults=True):
     notices: tuple[Notice, ...] = ()
     declined: str = ""
     """Why the event needs nothing. Empty when there are notices."""
+    skipped: tuple[str, ...] = ()
+    """Parts of the event that are no notice, each with the reason: an alert that names no node,
+    an entity that is no instance."""
 
 
 EVIDENCE_BYTES = 200

@@ -1,0 +1,81 @@
+"""Typed decoding whose failures name the field as its sender would look for it.
+
+Times are part of it: what is no time, or a time far off (a zero value, seconds taken for
+milliseconds), is refused here, so that nothing behind has to reckon with the year 1.
+"""
+
+import re
+from datetime import UTC, datetime
+from typing import TypeVar
+
+import msgspec
+
+from events.errors import MalformedEvent
+
+T = TypeVar("T")
+
+EARLIEST = datetime(2000, 1, 1, tzinfo=UTC)
+LATEST = datetime(2100, 1, 1, tzinfo=UTC)
+"""No machine that we look after was told anything before the one, or for after the other."""
+
+
+def decode(decoder: msgspec.json.Decoder[T], data: bytes, *, field: str = "data") -> T:
+    """``data`` as the type of ``decoder``. ``field`` is what the whole of it is called.
+
+    Raises `MalformedEvent` with the path of the field within: ``detail.statusCode``.
+    """
+    if not data:
+        raise MalformedEvent(field, "missing: the event has no body")
+    try:
+        return decoder.decode(data)
+    except msgspec.ValidationError as problem:
+        raise _named(str(problem), field) from problem
+    except msgspec.DecodeError as problem:
+        raise MalformedEvent(field, str(problem)) from problem
+    except RecursionError as problem:
+        raise MalformedEvent(field, "nested too deeply") from problem
+
+
+def check_json(data: bytes, *, field: str) -> None:
+    """Raises `MalformedEvent` unless ``data`` is JSON in UTF-8. Builds no objects."""
+    try:
+        if not data.isascii():
+            data.decode()
+        _ANY.decode(data)
+    except UnicodeDecodeError as problem:
+        raise MalformedEvent(field, f"not UTF-8 at byte {problem.start}") from problem
+    except msgspec.DecodeError as problem:
+        text = str(problem).removeprefix("JSON is malformed: ")
+        raise MalformedEvent(field, f"malformed JSON: {text}") from problem
+    except RecursionError as problem:
+        raise MalformedEvent(field, "nested too deeply") from problem
+
+
+def time(text: str, *, field: str) -> datetime:
+    """An RFC 3339 time with its offset, in UTC. Raises `MalformedEvent`."""
+    try:
+        found = msgspec.convert(text, datetime)
+    except msgspec.ValidationError as problem:
+        raise MalformedEvent(field, f"{text!r} is no RFC 3339 time") from problem
+    if found.tzinfo is None:
+        raise MalformedEvent(field, f"{text!r} has no time zone")
+    return plausible(found, field=field)
+
+
+def plausible(when: datetime, *, field: str) -> datetime:
+    """``when`` in UTC, or `MalformedEvent` when it is far off."""
+    if not EARLIEST <= when < LATEST:
+        raise MalformedEvent(field, f"{when.isoformat()} is far off, not in 2000 to 2099")
+    return when.astimezone(UTC)
+
+
+_ANY = msgspec.json.Decoder(msgspec.Raw)
+
+
+def _named(message: str, field: str) -> MalformedEvent:
+    # msgspec: "Object missing required field `x` - at `$.detail`"
+    problem, _, path = message.partition(" - at `$")
+    path = path.rstrip("`").lstrip(".")
+    if missing := re.match(r"Object missing required field `(.+)`", problem):
+        return MalformedEvent(f"{path}.{missing[1]}" if path else missing[1], "missing")
+    return MalformedEvent(path or field, problem)

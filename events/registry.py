@@ -1,0 +1,121 @@
+"""Who understands which event: one line a source, imported on first use.
+
+To add a source: write ``events/sources/<name>.py`` with ``read(event) -> Reading``, add its line
+here, and put recorded events with what they mean beside them in ``events/recorded/<name>/``.
+"""
+
+import importlib
+from collections.abc import Mapping
+from typing import NamedTuple
+
+import msgspec
+
+from events import decoding
+from events.cloudevent import CloudEvent, check_size
+from events.errors import UnknownSource
+from events.notice import Reading
+
+
+class Source(NamedTuple):
+    name: str
+    types: tuple[str, ...]
+    """CloudEvent types that it reads, each exact or, ending in ``*``, by its beginning."""
+    kind: str = ""
+    """Only events about this kind of Kubernetes object."""
+
+    @property
+    def module(self) -> str:
+        """Has ``read(event: CloudEvent) -> Reading``."""
+        return f"events.sources.{self.name}"
+
+
+_EC2 = "aws.ec2.EC2"
+_API_SERVER = ("dev.knative.apiserver.resource.*", "dev.knative.apiserver.ref.*")
+
+SOURCES = (
+    Source("aws_health", ("aws.health.*",)),
+    Source("ec2_spot", (f"{_EC2} Spot Instance Interruption Warning",)),
+    Source("ec2_rebalance", (f"{_EC2} Instance Rebalance Recommendation",)),
+    Source("ec2_state", (f"{_EC2} Instance State-change Notification",)),
+    Source("kubernetes_node", _API_SERVER, kind="Node"),
+    Source("kubernetes_event", _API_SERVER, kind="Event"),
+    Source("alertmanager", ("dev.groundcrew.alertmanager",)),
+    Source("ping", ("dev.knative.sources.ping",)),
+)
+
+RAW = {
+    "alertmanager": "events.sources.alertmanager",
+    "eventbridge": "events.sources.eventbridge",
+    "kubernetes": "events.sources.kubernetes_node",
+}
+"""Who makes CloudEvents of the bodies that come to ``POST /from/<name>``. The module has
+``from_raw(headers, body) -> list[CloudEvent]``."""
+
+
+def source_of(event: CloudEvent) -> Source:
+    """The source that reads ``event``, by its type alone; nothing is imported.
+
+    Raises `UnknownSource`.
+    """
+    kind = None
+    for source in SOURCES:
+        if not any(_matches(pattern, event.type) for pattern in source.types):
+            continue
+        if not source.kind:
+            return source
+        if kind is None:
+            kind = _kind(event)
+        if source.kind == kind:
+            return source
+    if kind is not None:
+        kinds = ", ".join(source.kind for source in SOURCES if source.kind)
+        raise UnknownSource(f"type {event.type!r}: objects of kind {kind!r} are not read ({kinds})")
+    known = ", ".join(repr(pattern) for pattern in dict.fromkeys(_known_types()))
+    raise UnknownSource(f"type: nobody here reads {event.type!r}; known are {known}")
+
+
+def read(event: CloudEvent) -> Reading:
+    """How ``event`` is understood.
+
+    Raises `UnknownSource` for a type that nobody reads, `MalformedEvent` for data that is not
+    what its type says.
+    """
+    module = importlib.import_module(source_of(event).module)
+    reading: Reading = module.read(event)
+    return reading
+
+
+def from_raw(name: str, headers: Mapping[str, str], body: bytes) -> list[CloudEvent]:
+    """The CloudEvents of a body in a source's own form (``POST /from/<name>``).
+
+    The same body gives the same IDs. Raises `UnknownSource`, `EventTooLarge`, `MalformedEvent`.
+    """
+    if name not in RAW:
+        raise UnknownSource(f"source: no {name!r}; known are {', '.join(sorted(RAW))}")
+    check_size(body)
+    decoding.check_json(body, field="body")
+    module = importlib.import_module(RAW[name])
+    events: list[CloudEvent] = module.from_raw(headers, body)
+    return events
+
+
+def _matches(pattern: str, kind: str) -> bool:
+    return kind.startswith(pattern[:-1]) if pattern[-1] == "*" else kind == pattern
+
+
+def _known_types() -> list[str]:
+    return [pattern for source in SOURCES for pattern in source.types]
+
+
+class _Object(msgspec.Struct):
+    kind: str = ""
+
+
+_OBJECT = msgspec.json.Decoder(_Object)
+
+
+def _kind(event: CloudEvent) -> str:
+    """The kind of object by the attribute of newer adapters, or by the object's own word."""
+    if kind := event.extensions.get("kind"):
+        return kind
+    return decoding.decode(_OBJECT, event.data).kind
