@@ -1,6 +1,7 @@
 """What the API server's refusals mean to us.
 
 KubernetesError
+├── NotConfigured        no cluster to speak to: no kubeconfig, and not in a pod
 ├── Unreachable          no answer: connection refused, reset, timed out (try again later)
 └── ApiError             an answer that is not 2xx
     ├── Unauthorized     401, after the credentials were read anew once
@@ -18,6 +19,10 @@ import msgspec
 
 class KubernetesError(Exception):
     """Anything that kept a request from being carried out."""
+
+
+class NotConfigured(KubernetesError):
+    """Which cluster, and as whom, is said nowhere, or not readably. No request was sent."""
 
 
 class Unreachable(KubernetesError):
