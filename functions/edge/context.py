@@ -26,18 +26,35 @@ class Settings:
     call_seconds: float = 4.0
     """How long one event-woken call may take before it leaves the rest to the resync: below the
     5 s after which a slow function would hold up the events behind it. GROUNDCREW_CALL_SECONDS."""
+    max_in_flight: int = 14
+    """Calls that one process works on at once; the next one is told 429. Below the server's
+    THREADS, so that a thread is left to say so. GROUNDCREW_MAX_IN_FLIGHT, or THREADS less two."""
     pod_name: str = ""
     pod_node: str = ""
     """Ourselves, by the downward API (POD_NAME, NODE_NAME): our node is drained last."""
 
     @classmethod
     def from_environment(cls, environ: Mapping[str, str] = os.environ) -> "Settings":
+        """Raises ValueError that names the variable."""
+        threads = max(3.0, _number(environ, "THREADS", cls.max_in_flight + 2))
         return cls(
             namespace=environ.get("GROUNDCREW_NAMESPACE") or cls.namespace,
-            call_seconds=float(environ.get("GROUNDCREW_CALL_SECONDS") or cls.call_seconds),
+            call_seconds=_number(environ, "GROUNDCREW_CALL_SECONDS", cls.call_seconds),
+            max_in_flight=max(1, int(_number(environ, "GROUNDCREW_MAX_IN_FLIGHT", threads - 2))),
             pod_name=environ.get("POD_NAME", ""),
             pod_node=environ.get("NODE_NAME", ""),
         )
+
+
+def _number(environ: Mapping[str, str], name: str, default: float) -> float:
+    text = environ.get(name) or str(default)
+    try:
+        number = float(text)
+    except ValueError:
+        number = 0
+    if not number > 0:
+        raise ValueError(f"{name}={text!r} is no number above 0")
+    return number
 
 
 class Context:
@@ -56,6 +73,11 @@ class Context:
     @functools.cached_property
     def cluster(self) -> Cluster:
         return self._connect()
+
+    @property
+    def requests(self) -> Mapping[str, int]:
+        """What this call has sent to the API server, by verb and resource."""
+        return self.cluster.requests if "cluster" in self.__dict__ else {}
 
 
 @dataclass(frozen=True)

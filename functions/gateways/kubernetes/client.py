@@ -71,6 +71,10 @@ class Cluster:
         self.requests: dict[str, int] = {}
         self.wrote = 0
 
+    def fresh(self) -> "Cluster":
+        """The same server over the same transport, counted anew."""
+        return Cluster(self._transport)
+
     # nodes
 
     def get_node(self, name: str) -> types.Node:
