@@ -19,17 +19,20 @@ LATEST = datetime(2100, 1, 1, tzinfo=UTC)
 """No machine that we look after was told anything before the one, or for after the other."""
 
 
-def decode(decoder: msgspec.json.Decoder[T], data: bytes, *, field: str = "data") -> T:
-    """``data`` as the type of ``decoder``. ``field`` is what the whole of it is called.
+def decode(
+    decoder: msgspec.json.Decoder[T], data: bytes, *, field: str = "data", within: str = ""
+) -> T:
+    """``data`` as the type of ``decoder``. ``field`` is what the whole of it is called, and
+    ``within`` stands before the names of its fields (``alerts[3].``).
 
-    Raises `MalformedEvent` with the path of the field within: ``detail.statusCode``.
+    Raises `MalformedEvent` with the path of the field: ``detail.statusCode``.
     """
     if not data:
         raise MalformedEvent(field, "missing: the event has no body")
     try:
         return decoder.decode(data)
     except msgspec.ValidationError as problem:
-        raise _named(str(problem), field) from problem
+        raise _named(str(problem), field, within) from problem
     except msgspec.DecodeError as problem:
         raise MalformedEvent(field, str(problem)) from problem
     except RecursionError as problem:
@@ -72,10 +75,10 @@ def plausible(when: datetime, *, field: str) -> datetime:
 _ANY = msgspec.json.Decoder(msgspec.Raw)
 
 
-def _named(message: str, field: str) -> MalformedEvent:
+def _named(message: str, field: str, within: str) -> MalformedEvent:
     # msgspec: "Object missing required field `x` - at `$.detail`"
     problem, _, path = message.partition(" - at `$")
     path = path.rstrip("`").lstrip(".")
     if missing := re.match(r"Object missing required field `(.+)`", problem):
-        return MalformedEvent(f"{path}.{missing[1]}" if path else missing[1], "missing")
-    return MalformedEvent(path or field, problem)
+        path, problem = f"{path}.{missing[1]}" if path else missing[1], "missing"
+    return MalformedEvent(within + path if path else field, problem)

@@ -90,13 +90,18 @@ def from_raw(name: str, headers: Mapping[str, str], body: bytes) -> list[CloudEv
 
     The same body gives the same IDs. Raises `UnknownSource`, `EventTooLarge`, `MalformedEvent`.
     """
-    if name not in RAW:
-        raise UnknownSource(f"source: no {name!r}; known are {', '.join(sorted(RAW))}")
+    check_raw(name)
     check_size(body)
     decoding.check_json(body, field="body")
     module = importlib.import_module(RAW[name])
     events: list[CloudEvent] = module.from_raw(headers, body)
     return events
+
+
+def check_raw(name: str) -> None:
+    """Raises `UnknownSource` unless ``POST /from/<name>`` is served."""
+    if name not in RAW:
+        raise UnknownSource(f"source: no {name!r}; known are {', '.join(sorted(RAW))}")
 
 
 def _matches(pattern: str, kind: str) -> bool:
