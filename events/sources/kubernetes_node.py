@@ -1,0 +1,228 @@
+"""Node objects: their conditions and their GPU count, as Knative's ApiServerSource sends them
+(``dev.knative.apiserver.resource.*``), as ``POST /from/kubernetes`` takes them, or as read.
+
+https://kubernetes.io/docs/reference/node/node-status/; what each agent means by its conditions is
+in `events/conditions.csv`. Almost every Node update is a heartbeat or somebody's label: it is
+declined after one typed decode.
+
+A node that carries our marks is told about in full: what is good again is a recovery claim, and
+one informational notice asks for another look, since a human's uncordon or a new boot ID is
+visible on the Node alone.
+"""
+
+import re
+from collections.abc import Iterator, Sequence
+from datetime import datetime
+
+import msgspec
+
+from events import conditions, gpus, xid
+from events.cloudevent import CloudEvent
+from events.conditions import Rule
+from events.decoding import EARLIEST, LATEST, decode
+from events.errors import MalformedEvent
+from events.kubernetes_object import DELETED, Reference, change_of, from_raw
+from events.node_facts import DECODER, ConditionLike, NodeFacts, NodeLike
+from events.notice import Cause, Identity, Kind, Notice, Reading, Severity, evidence
+
+__all__ = ["NodeFacts", "from_raw", "notices_of", "read"]
+
+SOURCE = "kubernetes.node"
+CHANGED = "node-changed"
+GONE = "node-deleted"
+
+INCIDENTS_ANNOTATION = "groundcrew.dev/incidents"
+STATE_LABEL = "groundcrew.dev/state"
+"""Our marks on a node (`functions.rules.keys`)."""
+
+_REFERENCE = msgspec.json.Decoder(Reference)
+_AWS_PROVIDER_ID = re.compile(r"aws://.*/(i-[0-9a-f]+)")
+_RECOMMENDED_ACTION = re.compile(r"Recommended Action=(\w+)")
+_NEEDS_NO_REPAIR = frozenset({"NONE", "RESTART_APP"})
+
+
+def read(event: CloudEvent) -> Reading:
+    """The notices in an event about a Node. Raises `MalformedEvent` and `UnknownSource`."""
+    change = change_of(event)
+    if change.reference:
+        return _reading_of_reference(event, change.verb)
+    node = decode(DECODER, event.data)
+    if node.kind != "Node":
+        raise MalformedEvent("kind", f"expected Node, got {node.kind!r}")
+    if not node.metadata.name:
+        raise MalformedEvent("metadata.name", "empty: a Node has a name")
+    if change.verb == DELETED:
+        return Reading((_look(_identity(node), GONE, "the Node object is gone"),))
+    notices, unknown = notices_of(node), _unknown_conditions(node)
+    if notices:
+        return Reading(notices, skipped=unknown)
+    well = f"nothing is wrong with node {node.metadata.name}"
+    return Reading(declined="; ".join((well, *unknown)))
+
+
+def notices_of(node: NodeLike) -> tuple[Notice, ...]:
+    """What a Node says about itself; empty when it is well and carries none of our marks."""
+    identity = _identity(node)
+    labels, annotations = node.metadata.labels or {}, node.metadata.annotations or {}
+    marks = annotations.get(INCIDENTS_ANNOTATION)
+    marked = marks is not None or STATE_LABEL in labels
+    table = conditions.table()
+    said = (node.status.conditions if node.status else None) or ()
+    notices: list[Notice] = []
+    recoveries: list[Notice] = []
+    for condition in said:
+        rule = table.of_type(condition.type)
+        if rule is None:
+            continue
+        leftover = _is_leftover(condition, rule, identity)
+        if condition.status in rule.bad and not leftover:
+            if fault := _fault(condition, rule, identity):
+                notices.append(fault)
+        elif marked and (condition.status in rule.good or leftover):
+            recoveries.append(_recovery(condition, rule, identity))
+    for finding in gpus.findings(node):
+        if finding.bad:
+            notices.append(finding.notice(SOURCE, Kind.FAULT, identity))
+        elif marked:
+            recoveries.append(finding.notice(SOURCE, Kind.RECOVERY, identity))
+    if not marked:
+        return tuple(notices)
+    recoveries += _taken_away(said, marks or "", identity)
+    look = _look(identity, CHANGED, "the node carries our marks and has changed")
+    return (*notices, *recoveries, look)
+
+
+def _fault(condition: ConditionLike, rule: Rule, identity: Identity) -> Notice | None:
+    """The notice for a bad condition; None when all it speaks of are XIDs that need nothing."""
+    reason, message = condition.reason or "", condition.message or ""
+    xids = xid.parse_all(reason) + xid.parse_all(message)
+    serious = [x for x in xids if not x.verdict.ignored]
+    if xids and not serious:
+        return None
+    refined = conditions.table().of_reason(condition.type, reason)
+    known = [(x.verdict.severity, x.verdict.cause) for x in serious]
+    if refined:
+        known.append((refined.severity, refined.cause))
+    if not known:
+        # Nothing particular: the row of the type.
+        known = [(rule.severity if _asks_for_repair(message) else Severity.WATCH, rule.cause)]
+    severity, cause = max(known, key=lambda found: found[0].rank)
+    return Notice(
+        kind=refined.kind if refined else rule.kind,
+        severity=severity,
+        cause=cause,
+        source=SOURCE,
+        check=condition.type,
+        reason=reason,
+        identity=identity,
+        since=_since(condition),
+        latched=rule.latched,
+        in_log=rule.in_log or bool(serious),
+        gpu=next((x.gpu for x in serious if x.gpu), ""),
+        evidence=evidence(f"{condition.type}={condition.status} {reason}: {message}"),
+    )
+
+
+def _asks_for_repair(message: str) -> bool:
+    """False for an NVSentinel condition whose every entry recommends nothing, or an application's
+    restart: its GPU memory watch goes bad for an application's XID 31 (NVSentinel #911)."""
+    actions = _RECOMMENDED_ACTION.findall(message)
+    return not actions or any(action not in _NEEDS_NO_REPAIR for action in actions)
+
+
+def _recovery(condition: ConditionLike, rule: Rule, identity: Identity) -> Notice:
+    return Notice(
+        kind=Kind.RECOVERY,
+        severity=Severity.WATCH,
+        cause=rule.cause,
+        source=SOURCE,
+        check=condition.type,
+        reason=condition.reason or "",
+        identity=identity,
+        since=_since(condition),
+        latched=rule.latched,
+        evidence=evidence(f"{condition.type}={condition.status}"),
+    )
+
+
+def _taken_away(said: Sequence[ConditionLike], marks: str, identity: Identity) -> Iterator[Notice]:
+    """A recovery for each condition that our marks speak of, that the node no longer has, and
+    that its agent takes away when all is well."""
+    table = conditions.table()
+    for name in table.absent_is_good:
+        rule = table.of_type(name)
+        if rule and name in marks and all(c.type != name for c in said):
+            yield Notice(
+                kind=Kind.RECOVERY,
+                severity=Severity.WATCH,
+                cause=rule.cause,
+                source=SOURCE,
+                check=name,
+                identity=identity,
+                latched=rule.latched,
+                evidence=f"the condition {name} is gone",
+            )
+
+
+def _is_leftover(condition: ConditionLike, rule: Rule, identity: Identity) -> bool:
+    """A GKE XidCriticalError of an earlier boot: its message is the boot ID it was seen in, and
+    the device plugin takes it away when that is no longer the node's."""
+    return (
+        rule.clears == conditions.NEW_BOOT
+        and bool(identity.boot_id and condition.message)
+        and condition.message != identity.boot_id
+    )
+
+
+def _look(identity: Identity, check: str, why: str) -> Notice:
+    return Notice(
+        kind=Kind.INFORMATIONAL,
+        severity=Severity.WATCH,
+        cause=Cause.UNKNOWN,
+        source=SOURCE,
+        check=check,
+        identity=identity,
+        evidence=why,
+    )
+
+
+def _reading_of_reference(event: CloudEvent, verb: str) -> Reading:
+    """Reference mode carries kind and name alone: enough to look, not to know which machine."""
+    reference = decode(_REFERENCE, event.data)
+    if reference.kind != "Node":
+        raise MalformedEvent("kind", f"expected Node, got {reference.kind!r}")
+    if not reference.name:
+        raise MalformedEvent("name", "empty: a Node has a name")
+    check = GONE if verb == DELETED else CHANGED
+    return Reading((_look(Identity(node=reference.name), check, f"a reference: {verb}"),))
+
+
+def _identity(node: NodeLike) -> Identity:
+    provider_id = (node.spec.provider_id if node.spec else None) or ""
+    instance = _AWS_PROVIDER_ID.fullmatch(provider_id)
+    info = node.status.node_info if node.status else None
+    return Identity(
+        provider_id=provider_id,
+        instance_id=instance[1] if instance else "",
+        node=node.metadata.name,
+        node_uid=node.metadata.uid,
+        boot_id=info.boot_id if info else "",
+    )
+
+
+def _since(condition: ConditionLike) -> datetime | None:
+    """None also for a time far off: a machine that boots with its clock at 1970 may be sick all
+    the same."""
+    since = condition.last_transition_time
+    return since if since and since.tzinfo and EARLIEST <= since < LATEST else None
+
+
+def _unknown_conditions(node: NodeFacts) -> tuple[str, ...]:
+    """What is told of conditions whose bad status nobody here knows."""
+    said = (node.status.conditions if node.status else None) or ()
+    table = conditions.table()
+    return tuple(
+        f"condition {c.type}={c.status}: whether that is bad is not known (conditions.csv)"
+        for c in said
+        if table.of_type(c.type) is None
+    )
