@@ -7,6 +7,10 @@ STATE = "groundcrew.dev/state"
 DRAIN = "groundcrew.dev/drain"
 """Node annotation, written by drain: how far it is (`rules.drain_state`)."""
 
+INSTANCE = "groundcrew.dev/instance"
+"""Node label, written by cordon's resync: the cloud's instance ID, so that the node of a notice
+is found without reading all nodes (a LIST cannot select by provider ID)."""
+
 OPT_OUT = "groundcrew.dev/managed"
 """Node label, written by people: ``false`` keeps every function off the node."""
 EXCLUDE_FROM_LOAD_BALANCERS = "node.kubernetes.io/exclude-from-external-load-balancers"
@@ -21,6 +25,9 @@ GANG = "groundcrew.dev/gang"
 """Pod label, written by people or by gangs: pods of one value are of use only together."""
 BALLOON = "groundcrew.dev/balloon"
 """Pod label, written by balloons: a placeholder, no workload."""
+
+PART = "groundcrew.dev/part"
+"""Label of our own ConfigMaps: ``policy``, ``pause`` or ``ledger``, to read them all at once."""
 
 GPU = "nvidia.com/gpu"
 

@@ -1,0 +1,1 @@
+"""Doing what was decided: each step is one kind of write, safe to repeat."""

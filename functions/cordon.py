@@ -1,0 +1,190 @@
+"""cordon: takes sick nodes out of service, and gives them back.
+
+Woken by every outside event about nodes, and by a clock (resync). Opens, refreshes and closes
+incidents, and cordons or uncordons, in one patch per node. Answers ``nodes.cordoned`` or
+``nodes.released``.
+
+May write: the annotation ``groundcrew.dev/incidents``, the labels ``groundcrew.dev/state`` and
+``groundcrew.dev/instance``, ``spec.unschedulable``, the label that keeps external load balancers
+off, the ledgers, Events. Never: evicts or deletes anything, undoes a cordon that is not ours,
+touches a taint.
+
+An event is a hint. What is done follows from the nodes as read in this call, and what no event
+told is found by the resync: marked nodes each time, all nodes every `FULL_READ`.
+"""
+
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+
+import msgspec
+
+from events import registry
+from events.cloudevent import CloudEvent
+from events.notice import Notice
+from events.sources import kubernetes_node
+from functions.edge.context import Answer, Context, Outcome
+from functions.gateways.kubernetes import errors, types
+from functions.rules import cordoning, keys
+from functions.rules.budget import Place
+from functions.rules.decision import Action, Decision
+from functions.rules.ledger import Ledger
+from functions.rules.rebuild import Census, rebuild
+from functions.steps import active, find, mark
+from functions.steps.active import CLUSTER
+from functions.steps.carry_out import Crew, Edit, Work, place
+
+PING = "dev.knative.sources.ping"
+CORDONED = "dev.groundcrew.nodes.cordoned"
+RELEASED = "dev.groundcrew.nodes.released"
+
+FULL_READ = timedelta(minutes=5)
+STAMPS_A_CALL = 50
+"""New nodes whose instance label is written by one resync."""
+_NEVER = datetime.min.replace(tzinfo=UTC)
+
+decide = cordoning.decide
+
+
+def handle(event: CloudEvent, context: Context) -> Outcome:
+    if event.type == PING:
+        return resync(context)
+    reading = registry.read(event)
+    if not reading.notices:
+        return Outcome(declined=reading.declined)
+    return hear(reading.notices, context)
+
+
+def hear(notices: Sequence[Notice], context: Context) -> Outcome:
+    """Act on what was just said."""
+    found = find.find(context.cluster, notices)
+    crew = _crew(context)
+    crew.done.decisions += (_decline(notice, why) for notice, why in found.foreign)
+    crew.done.decisions += (
+        _decline(notice, "no such machine is registered; kept in case it registers yet")
+        for notice in found.unknown
+    )
+    work = {name: (node, tuple(found.notices[name])) for name, node in found.nodes.items()}
+    return _carry_out(crew, work, crew.keep_pending(found.unknown) if found.unknown else None)
+
+
+def resync(context: Context) -> Outcome:
+    """Read the world and do what is due, whatever events were lost."""
+    crew = _crew(context)
+    policy, pools = crew.active.policy, crew.active.pools
+    full = _full_read_is_due(crew)
+    waiting = crew.active.ledgers.get(CLUSTER, Ledger()).pending
+    census = Census()
+    out: list[Place] = []
+    work: dict[str, tuple[types.Node, tuple[Notice, ...]]] = {}
+    unstamped: list[types.Node] = []
+    served: set[str] = set()
+    for node in context.cluster.list_nodes("" if full else keys.STATE):
+        view = mark.view(node, policy)
+        census.count(view, cordoning.domains_of(view, policy))
+        if view.state in cordoning.ACTED:
+            out.append(place(view, policy))
+        if find.stamp(node) not in ("", node.metadata.label(keys.INSTANCE)):
+            unstamped.append(node)
+        late = {k: p.notice for k, p in waiting.items() if _is_about(k, p.notice, node)}
+        served |= late.keys()
+        said = kubernetes_node.notices_of(node)
+        inherits = view.pool in pools and view.machine in pools[view.pool].machines
+        if said or late or view.marked or inherits:
+            work[node.name] = (node, (*said, *late.values()))
+
+    def edit(ledgers: dict[str, Ledger]) -> dict[str, Ledger]:
+        own = ledgers.pop(CLUSTER, Ledger())
+        if full:
+            ledgers = rebuild(ledgers, census, crew.now)
+            own = msgspec.structs.replace(own, rebuilt=crew.now)
+        left = {k: p for k, p in own.pending.items() if k not in served and p.until > crew.now}
+        if left != own.pending:
+            own = msgspec.structs.replace(own, pending=left)
+        return {**ledgers, CLUSTER: own}
+
+    over = [p for k, p in waiting.items() if k not in served and p.until <= crew.now]
+    crew.done.decisions += (
+        _decline(p.notice, "no such machine registered in time: not one of this cluster's")
+        for p in over
+    )
+    if full:
+        for node in unstamped[:STAMPS_A_CALL]:
+            _stamp(context, node)
+        crew.done.look_again.append(crew.now + FULL_READ)
+    return _carry_out(crew, work, edit if full or served or over else None, out)
+
+
+def _crew(context: Context) -> Crew:
+    return Crew(
+        cluster=context.cluster,
+        clock=context.clock,
+        namespace=context.settings.namespace,
+        active=active.read(context.cluster, context.settings.namespace),
+        now=context.clock.now(),
+        seconds=context.settings.call_seconds,
+        parallel=context.settings.parallel,
+    )
+
+
+def _full_read_is_due(crew: Crew) -> bool:
+    if CLUSTER not in crew.active.ledgers:
+        return True
+    rebuilt = [led.rebuilt or _NEVER for led in crew.active.ledgers.values()]
+    return crew.now - min(rebuilt) >= FULL_READ
+
+
+def _carry_out(
+    crew: Crew, work: Work, edit: Edit | None = None, out: list[Place] | None = None
+) -> Outcome:
+    done = crew.run(work, edit=edit, out=out)
+    if done.unfinished:
+        crew.run({}, edit=crew.keep_pending(done.unfinished))
+    crew.tell()
+    answer = None
+    if done.cordoned:
+        nodes = [{"node": name, "severity": worst} for name, worst in done.cordoned.items()]
+        answer = Answer(CORDONED, {"nodes": nodes})
+    elif done.released:
+        answer = Answer(RELEASED, {"nodes": [{"node": name} for name in done.released]})
+    return Outcome(
+        decisions=tuple(done.decisions),
+        answer=answer,
+        look_again=min(done.look_again, default=None),
+        requests=dict(crew.cluster.requests),
+    )
+
+
+def _is_about(key: str, notice: Notice, node: types.Node) -> bool:
+    machine = find.instance_id(node.provider_id)
+    if key.startswith(f"node:{node.name}/"):
+        return not find.another(node, notice.identity)
+    return bool(machine) and key.startswith(f"{machine}/")
+
+
+def _decline(notice: Notice, why: str) -> Decision:
+    said = notice.identity
+    return Decision(
+        function=cordoning.FUNCTION,
+        action=Action.NOTHING,
+        node=said.node or said.provider_id or said.instance_id,
+        incident=f"{notice.source}/{notice.check}",
+        reason=why,
+        evidence=notice.evidence,
+    )
+
+
+def _stamp(context: Context, node: types.Node) -> None:
+    """Label a node with its cloud's instance ID, if it still is that machine."""
+    value = find.stamp(node)
+    if not value or node.metadata.labels is None:
+        return
+    label = "/metadata/labels/" + keys.INSTANCE.replace("/", "~1")
+    operations = [
+        {"op": "test", "path": "/metadata/uid", "value": node.metadata.uid},
+        {"op": "test", "path": "/spec/providerID", "value": node.provider_id},
+        {"op": "add", "path": label, "value": value},
+    ]
+    try:
+        context.cluster.patch_node(node.name, operations)
+    except (errors.TestFailed, errors.NotFound):
+        return  # another machine by now; the next full read stamps it

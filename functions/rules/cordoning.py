@@ -1,0 +1,683 @@
+"""From what is known of nodes to what is done about them: the decisions of `functions.cordon`.
+
+Pure. `decide` takes nodes with what was said about them, the ledgers as read and the places out
+of service; it returns, per node, the new record and what to change, and the ledgers to write
+before any node is patched. Called again with fresh facts when a write lost a race.
+"""
+
+import enum
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import NamedTuple
+
+import msgspec
+
+from events.notice import Kind, Notice, Severity
+from functions.rules import breaker, budget, incidents, ledger, recovery
+from functions.rules.decision import Action, Decision
+from functions.rules.incidents import Cordon, Incident, Record, State
+from functions.rules.keys import EXCLUDE_FROM_LOAD_BALANCERS
+from functions.rules.ledger import Ledger, Machine, Reservation
+from functions.rules.node_view import NodeView
+from functions.rules.policy import Policy
+
+FUNCTION = "cordon"
+
+HELD, DISMISSED, RELEASED = "held", "dismissed", "released"
+"""Values of the state label beside the severities: wants more than it may; somebody uncordoned
+it; only history is left."""
+
+ACTED = (Severity.CORDON.value, Severity.EVICT.value)
+"""State labels of nodes that are out of service for an incident of ours."""
+
+
+@dataclass(frozen=True)
+class NodeFacts:
+    view: NodeView
+    notices: tuple[Notice, ...] = ()
+    inherited: str | None = None
+    """The ledger's copy of the machine's record."""
+
+
+@dataclass(frozen=True)
+class Facts:
+    nodes: tuple[NodeFacts, ...]
+    ledgers: Mapping[str, Ledger] = field(default_factory=dict)
+    """By pool. A pool without one (or with one that was never rebuilt) may not act."""
+    cluster: Ledger | None = None
+    out: tuple[budget.Place, ...] = ()
+    """Nodes marked as out of service, read just now, all pools."""
+    paused: Callable[[str], str] = lambda pool: ""
+    """Why nothing may be done in that pool now; empty when it may."""
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What becomes of one node. ``changed`` is False when there is nothing to write."""
+
+    view: NodeView
+    record: Record
+    state: str
+    changed: bool
+    unschedulable: bool | None = None
+    """True or False: set it so. None: leave it."""
+    load_balancer_label: bool | None = None
+    """True: put it on. False: take it off. None: leave it."""
+    decisions: tuple[Decision, ...] = ()
+    look_again: datetime | None = None
+
+
+@dataclass(frozen=True)
+class Plan:
+    verdicts: tuple[Verdict, ...]
+    ledgers: Mapping[str, Ledger]
+    """Ledgers to write before the nodes: only those that changed."""
+    cluster: Ledger | None
+    """The cluster's ledger to write first, if it changed."""
+
+    @property
+    def decisions(self) -> tuple[Decision, ...]:
+        return tuple(d for v in self.verdicts for d in v.decisions)
+
+
+class _Wish(NamedTuple):
+    """What one incident asks for now."""
+
+    severity: Severity
+    voluntary: bool
+    """False: the machine goes, or its cloud deadline falls due, whatever we do."""
+    due: datetime | None
+    """When it will ask for more."""
+    shadow: bool
+
+
+def decide(facts: Facts, policy: Policy, now: datetime) -> Plan:
+    ledgers = {pool: look_at_breakers(led, policy, now) for pool, led in facts.ledgers.items()}
+    heard = [_hear(node, ledgers, policy, now) for node in facts.nodes]
+    for ears in heard:
+        _tell_breaker(ears, ledgers, policy, now)
+    settled = [_settle(ears, ledgers, policy, now) for ears in heard]
+    allowed, cluster = _reserve(settled, facts, ledgers, policy, now)
+    verdicts = tuple(_judge(one, allowed, facts, ledgers, policy, now) for one in settled)
+    for verdict in verdicts:
+        _keep_machine(verdict, ledgers, now)
+    return Plan(
+        verdicts=verdicts,
+        ledgers={p: led for p, led in ledgers.items() if led is not facts.ledgers.get(p)},
+        cluster=cluster if cluster is not facts.cluster else None,
+    )
+
+
+def look_at_breakers(found: Ledger, policy: Policy, now: datetime) -> Ledger:
+    """``found`` with the breakers closed that may close by now."""
+    for name, check in found.checks.items():
+        if check.is_open:
+            found = found.with_check(name, breaker.look(check, found.size, policy.breaker, now))
+    return found
+
+
+class _Origin(enum.Enum):
+    """Where a node's record was read."""
+
+    NODE = "its annotation"
+    INHERITED = "the ledger: the machine is known, the Node is new or was stripped"
+    REPAIRED = "the ledger: the annotation is damaged"
+
+
+@dataclass
+class _Ears:
+    """One node on its way through `decide`."""
+
+    facts: NodeFacts
+    before: Record
+    record: Record
+    unreadable: str = ""
+    origin: _Origin = _Origin.NODE
+    accused: frozenset[str] = frozenset()
+    """Keys of the incidents that were accused just now."""
+    decisions: list[Decision] = field(default_factory=list)
+    wishes: dict[str, _Wish] = field(default_factory=dict)
+    held: dict[str, str] = field(default_factory=dict)
+    """What keeps us from acting: category -> sentence."""
+    due: list[datetime] = field(default_factory=list)
+    loose_label: bool = False
+    """Our load balancer label must come off with somebody else's uncordon."""
+
+    @property
+    def view(self) -> NodeView:
+        return self.facts.view
+
+    def say(
+        self, action: Action, reason: str, about: Incident | None = None, **more: object
+    ) -> None:
+        base = Decision(
+            function=FUNCTION,
+            action=action,
+            node=self.view.name,
+            pool=self.view.pool,
+            reason=reason,
+            incident=about.key if about else "",
+            severity=about.severity.value if about else "",
+            evidence=about.evidence if about else "",
+        )
+        self.decisions.append(msgspec.structs.replace(base, **more))
+
+
+def _hear(facts: NodeFacts, ledgers: Mapping[str, Ledger], policy: Policy, now: datetime) -> _Ears:
+    view = facts.view
+    try:
+        before, origin = _record_of(facts)
+    except incidents.Unreadable as problem:
+        empty = Record(machine=view.machine)
+        return _Ears(facts, empty, empty, unreadable=str(problem))
+    record = before
+    ears = _Ears(facts, before, record, origin=origin)
+    if origin is _Origin.INHERITED:
+        ears.say(Action.OPEN, "the machine registered again; its incidents are inherited")
+    cordon = record.cordon
+    if cordon is not None and not view.unschedulable:
+        if origin is _Origin.INHERITED:
+            # A Node made anew is schedulable because it is new, not because somebody decided so.
+            record = msgspec.structs.replace(record, cordon=None)
+        else:
+            ears.loose_label = cordon.lb
+            record = _dismiss(ears, record, policy, now)
+    record = incidents.hear(record, view, facts.notices, policy, now)
+    ears.accused = frozenset(
+        f"{n.source}/{n.check}" + (f"/{n.ref}" if n.ref else "")
+        for n in facts.notices
+        if n.kind not in (Kind.RECOVERY, Kind.INFORMATIONAL)
+    )
+    ears.record = record
+    return ears
+
+
+def _record_of(facts: NodeFacts) -> tuple[Record, _Origin]:
+    view = facts.view
+    trouble: incidents.Unreadable | None = None
+    try:
+        record = incidents.read(view)
+    except incidents.Unreadable as problem:
+        trouble, record = problem, Record(machine=view.machine)
+    if facts.inherited and (trouble or view.incidents is None):
+        # With the annotation merely damaged, our cordon is still ours and still on the node.
+        kept = incidents.decode(facts.inherited)
+        return kept, _Origin.REPAIRED if trouble else _Origin.INHERITED
+    if trouble:
+        raise trouble
+    return record, _Origin.NODE
+
+
+def _dismiss(ears: _Ears, record: Record, policy: Policy, now: datetime) -> Record:
+    for incident in record.open:
+        wish = _wish(incident, ears.view, policy, now)
+        if wish.severity < Severity.CORDON:
+            continue
+        dismissed = msgspec.structs.replace(
+            incident,
+            state=State.DISMISSED,
+            ended=now,
+            why="uncordoned by somebody else",
+            boot=ears.view.boot_id or incident.boot,
+        )
+        record = record.with_incident(dismissed, incident)
+        ears.say(
+            Action.DISMISS,
+            f"somebody else uncordoned the node; {incident.check} keeps quiet until proven "
+            f"recovery, a new boot ID, a higher severity or {policy.dismissed.override}",
+            incident,
+        )
+    return msgspec.structs.replace(record, cordon=None)
+
+
+def _tell_breaker(ears: _Ears, ledgers: dict[str, Ledger], policy: Policy, now: datetime) -> None:
+    """Count who is accused by which check, before anything is done about it."""
+    pool = ears.view.pool
+    found = ledgers.get(pool)
+    if found is None:
+        return
+    before = {i.key: i for i in ears.before.incidents}
+    for incident in ears.record.incidents:
+        check = found.check(incident.check)
+        if incident.open and incident.claimed is None and _counts(incident):
+            check = breaker.accuse(check, ears.view.machine, now)
+        elif (incident.claimed or not incident.open) and before.get(incident.key) is not incident:
+            check = breaker.clear(check, ears.view.machine, now)
+        if check is found.check(incident.check):
+            continue
+        found = found.with_check(
+            incident.check, breaker.look(check, found.size, policy.breaker, now)
+        )
+    ledgers[pool] = found
+
+
+def _counts(incident: Incident) -> bool:
+    """Whether many of them at once cast doubt on the check: what a provider announces is its own
+    word about its own machines, and what is only watched asks for nothing."""
+    return incident.kind is Kind.FAULT and incident.severity > Severity.WATCH
+
+
+def _settle(ears: _Ears, ledgers: Mapping[str, Ledger], policy: Policy, now: datetime) -> _Ears:
+    if ears.unreadable:
+        return ears
+    found = ledgers.get(ears.view.pool)
+
+    def in_doubt(incident: Incident) -> bool:
+        check = found.check(incident.check) if found and _counts(incident) else None
+        return bool(
+            check
+            and check.opened
+            and check.opened - policy.breaker.within <= incident.first
+            and (check.is_open or (check.closed and incident.first <= check.closed))
+        )
+
+    record, due = recovery.settle(ears.record, ears.view, policy, now, in_doubt)
+    if due:
+        ears.due.append(due)
+    known = {(i.key, i.first) for i in ears.before.incidents}
+    for incident in record.incidents:
+        if incident.open:
+            wish = _wish(incident, ears.view, policy, now)
+            ears.wishes[incident.key] = wish
+            if wish.due:
+                ears.due.append(wish.due)
+            if (incident.key, incident.first) not in known:
+                ears.say(Action.OPEN, _opened(incident, wish, now), incident, shadow=wish.shadow)
+        elif (
+            incident.state is State.CLOSED
+            and ears.record.find(incident.source, incident.check, incident.ref) is not incident
+        ):
+            ears.say(Action.CLOSE, f"{incident.check}: {incident.why}", incident)
+    ears.record = record
+    return ears
+
+
+def _opened(incident: Incident, wish: _Wish, now: datetime) -> str:
+    words = f"{incident.source} says {incident.check}"
+    if incident.reason and incident.reason != incident.check:
+        words += f" ({incident.reason})"
+    if incident.deadline:
+        words += f", due {incident.deadline:%Y-%m-%d %H:%M}Z"
+    if wish.severity is Severity.WATCH and incident.severity is not Severity.WATCH and wish.due:
+        words += f"; acted on from {wish.due:%Y-%m-%d %H:%M}Z if it lasts"
+    return words
+
+
+def _wish(incident: Incident, view: NodeView, policy: Policy, now: datetime) -> _Wish:
+    """What the incident asks for at ``now``, and when it asks for more."""
+    words = (incident.source, incident.check, incident.reason, incident.cause.value)
+    shadow = policy.shadows(*words, view.pool)
+    severity, voluntary, due = incident.severity, True, None
+    if incident.kind in (Kind.INTERRUPTION, Kind.TERMINATION):
+        voluntary = False
+    elif incident.kind is Kind.MAINTENANCE and incident.deadline:
+        cordon_at = incident.deadline - policy.maintenance.cordon_before
+        drain_at = incident.deadline - policy.maintenance.drain_before
+        if now < cordon_at:
+            severity, due = Severity.WATCH, cordon_at
+        elif now < drain_at:
+            due = drain_at if severity is Severity.EVICT else None
+            severity = min(severity, Severity.CORDON, key=lambda s: s.rank)
+        else:
+            voluntary = False
+    else:
+        acts_at = incident.first + policy.wait_of(*words)
+        if now < acts_at:
+            severity, due = Severity.WATCH, acts_at
+    if incident.severity is Severity.WATCH:
+        severity, due = Severity.WATCH, None
+    return _Wish(severity, voluntary, due, shadow)
+
+
+def _reserve(
+    settled: Iterable[_Ears],
+    facts: Facts,
+    ledgers: dict[str, Ledger],
+    policy: Policy,
+    now: datetime,
+) -> tuple[dict[str, str], Ledger | None]:
+    """Places for the nodes that are to be cordoned now: machine -> empty, or what is used up."""
+    asking: list[tuple[_Ears, bool]] = []
+    for ears in settled:
+        found = ledgers.get(ears.view.pool)
+        worst, voluntary = _ask(ears, found, facts, policy, now)
+        if worst >= Severity.CORDON and not ears.view.unschedulable:
+            asking.append((ears, voluntary))
+    if not asking:
+        return {}, facts.cluster
+    places = {ears.view.machine: _place(ears.view, policy) for ears, _ in asking}
+    out = list(facts.out)
+    for found in (*ledgers.values(), *((facts.cluster,) if facts.cluster else ())):
+        out += (
+            budget.Place(machine, r.pool, r.domains)
+            for machine, r in ledger.live(found, now).items()
+        )
+    for found in ledgers.values():
+        out += (budget.Place(machine, found.pool) for machine in found.others)
+    forced = [places[e.view.machine] for e, voluntary in asking if not voluntary]
+    free = [(e, v) for e, v in asking if v]
+    sizes = budget.Sizes(
+        cluster=sum(led.size for led in ledgers.values()),
+        pools={pool: led.size for pool, led in ledgers.items()},
+        domains={d: n for led in ledgers.values() for d, n in led.domains.items()},
+    )
+    answers = {place.machine: "" for place in forced}
+    ready = [e for e, _ in free if _rebuilt(ledgers.get(e.view.pool)) and facts.cluster is not None]
+    for ears, _ in free:
+        if ears not in ready:
+            answers[ears.view.machine] = (
+                f"the ledger of pool {ears.view.pool} is missing or not rebuilt yet: "
+                "the next resync does it"
+            )
+    ready.sort(key=lambda e: (-_worst(e).rank, min(i.first for i in e.record.open)))
+    answers |= budget.allot(
+        [places[e.view.machine] for e in ready], [*out, *forced], sizes, policy.budget
+    )
+    cluster = facts.cluster
+    for ears, _ in asking:
+        machine = ears.view.machine
+        if answers[machine] or any(p.machine == machine for p in facts.out):
+            continue
+        made = Reservation(
+            node=ears.view.name,
+            until=now + policy.budget.reservation,
+            pool=ears.view.pool,
+            domains=places[machine].domains,
+        )
+        pool_ledger = ledgers.get(ears.view.pool)
+        if pool_ledger is not None:
+            ledgers[ears.view.pool] = msgspec.structs.replace(
+                pool_ledger, reservations={**ledger.live(pool_ledger, now), machine: made}
+            )
+        if cluster is not None:
+            cluster = msgspec.structs.replace(
+                cluster, reservations={**ledger.live(cluster, now), machine: made}
+            )
+    return answers, cluster
+
+
+def _ask(
+    ears: _Ears, found: Ledger | None, facts: Facts, policy: Policy, now: datetime
+) -> tuple[Severity, bool]:
+    """The worst that the node's incidents may have now, and whether it is our own choice.
+
+    Fills `_Ears.held` with what keeps us from more.
+    """
+    worst, voluntary = Severity.WATCH, True
+    ears.held = {}
+    for incident in ears.record.open:
+        wish = ears.wishes.get(incident.key)
+        if wish is None or wish.severity is Severity.WATCH:
+            continue
+        hold = _hold(ears, incident, wish, found, facts, policy, now)
+        if hold:
+            ears.held[hold[0]] = hold[1]
+            if ears.record.cordon:
+                # Not being allowed to act is no reason to undo. A pause leaves all as it is; with
+                # a check in doubt, or only watched from now on, the eviction stops.
+                stands = Severity.CORDON
+                if hold[0] == "pause" and ears.view.state == Severity.EVICT.value:
+                    stands = Severity.EVICT
+                worst = max(worst, stands, key=lambda s: s.rank)
+            continue
+        voluntary = voluntary and wish.voluntary
+        worst = max(worst, wish.severity, key=lambda s: s.rank)
+    return worst, voluntary
+
+
+def _hold(
+    ears: _Ears,
+    incident: Incident,
+    wish: _Wish,
+    found: Ledger | None,
+    facts: Facts,
+    policy: Policy,
+    now: datetime,
+) -> tuple[str, str] | None:
+    """What keeps us from acting on that incident, as category and sentence."""
+    if paused := facts.paused(ears.view.pool):
+        return "pause", paused
+    if wish.shadow:
+        return "shadow", f"shadow mode for {incident.check}: would {wish.severity.value}"
+    if not wish.voluntary or found is None or not _counts(incident):
+        return None
+    check = found.check(incident.check)
+    if check.is_open:
+        if closes := breaker.closes_at(check, policy.breaker):
+            ears.due.append(max(closes, now + policy.breaker.quiet))
+        return (
+            "breaker",
+            f"circuit breaker: {incident.check} accuses "
+            f"{breaker.numbers(check, found.size, now, policy.breaker)}",
+        )
+    stale = check.closed is not None and incident.first <= check.closed
+    if stale and incident.key not in ears.accused and not ears.record.cordon:
+        return "stale", f"{incident.check} was said while its breaker was open: not seen since"
+    return None
+
+
+def _judge(
+    ears: _Ears,
+    allowed: Mapping[str, str],
+    facts: Facts,
+    ledgers: Mapping[str, Ledger],
+    policy: Policy,
+    now: datetime,
+) -> Verdict:
+    view, record = ears.view, ears.record
+    if ears.unreadable:
+        return _unreadable(ears)
+    if view.opted_out:
+        return _opted_out(ears)
+    worst, _ = _ask(ears, ledgers.get(view.pool), facts, policy, now)
+    refused = allowed.get(view.machine, "")
+    unschedulable: bool | None = None
+    label: bool | None = False if ears.loose_label else None
+    if worst >= Severity.CORDON and refused:
+        ears.held["budget"] = refused
+        ears.due.append(now + policy.budget.reservation)
+    elif worst >= Severity.CORDON and record.cordon is None:
+        record, unschedulable, label = _cordon(ears, record, worst, now)
+    elif worst is Severity.EVICT and view.state == Severity.CORDON.value:
+        ears.say(Action.RAISE, _because(ears, Severity.EVICT), _main(ears), severity="evict")
+    elif worst < Severity.CORDON and record.cordon:
+        record, unschedulable, label = _release(ears, record, policy, now)
+    acted = worst if record.cordon else Severity.WATCH
+    state = _state(record, acted, ears.held)
+    _say_held(ears, record, now)
+    record = _finished(ears, record, now)
+    content = _has_content(record)
+    changed = (
+        unschedulable is not None
+        or label is not None
+        or state != view.state
+        or content != (view.incidents is not None)
+        or (content and (record != ears.before or ears.origin is not _Origin.NODE))
+    )
+    return Verdict(
+        view=view,
+        record=record,
+        state=state,
+        changed=changed,
+        unschedulable=unschedulable,
+        load_balancer_label=label,
+        decisions=tuple(ears.decisions),
+        look_again=min((d for d in ears.due if d > now), default=None),
+    )
+
+
+def _cordon(
+    ears: _Ears, record: Record, worst: Severity, now: datetime
+) -> tuple[Record, bool | None, bool | None]:
+    view = ears.view
+    if view.unschedulable:
+        ears.say(
+            Action.RAISE if worst is Severity.EVICT else Action.HOLD,
+            f"{_because(ears, worst)}; the node was cordoned by somebody else, which stays theirs",
+            _main(ears),
+            severity=worst.value,
+            blocked_by=() if worst is Severity.EVICT else ("cordoned by somebody else",),
+        )
+        return msgspec.structs.replace(record, cordon=Cordon(at=now, theirs=True)), None, None
+    ours = not view.labels.get(EXCLUDE_FROM_LOAD_BALANCERS)
+    ears.say(Action.CORDON, _because(ears, worst), _main(ears), severity=worst.value)
+    cordon = Cordon(at=now, lb=ours)
+    return msgspec.structs.replace(record, cordon=cordon), True, (True if ours else None)
+
+
+def _release(
+    ears: _Ears, record: Record, policy: Policy, now: datetime
+) -> tuple[Record, bool | None, bool | None]:
+    cordon = record.cordon
+    assert cordon is not None
+    if cordon.theirs:
+        ears.say(Action.CLOSE, "no incident is left; the cordon is somebody else's and stays")
+        return msgspec.structs.replace(record, cordon=None), None, None
+    recent = [at for at in record.releases if now - at < policy.recovery.releases_within]
+    if len(recent) >= policy.recovery.releases:
+        ears.held["releases"] = (
+            f"released {len(recent)} times within {policy.recovery.releases_within} and sick "
+            "again each time: a human releases it (kubectl uncordon)"
+        )
+        return record, None, None
+    why = next((i.why for i in reversed(record.incidents) if i.ended == now), "no incident is left")
+    ears.say(Action.UNCORDON, why)
+    released = msgspec.structs.replace(record, cordon=None, releases=(*recent, now))
+    return released, (False if ears.view.unschedulable else None), (False if cordon.lb else None)
+
+
+def _unreadable(ears: _Ears) -> Verdict:
+    ears.say(
+        Action.HOLD,
+        f"the incidents annotation cannot be read ({ears.unreadable}); nothing is done until it "
+        f"is put right: kubectl annotate node {ears.view.name} groundcrew.dev/incidents-",
+        blocked_by=("unreadable annotation",),
+    )
+    return Verdict(
+        ears.view, ears.record, ears.view.state, changed=False, decisions=tuple(ears.decisions)
+    )
+
+
+def _opted_out(ears: _Ears) -> Verdict:
+    ears.decisions = []
+    if ears.record != ears.before:
+        ears.say(
+            Action.HOLD,
+            "the node is opted out by its label groundcrew.dev/managed=false",
+            blocked_by=("opt-out",),
+        )
+    return Verdict(
+        ears.view, ears.before, ears.view.state, changed=False, decisions=tuple(ears.decisions)
+    )
+
+
+def _say_held(ears: _Ears, record: Record, now: datetime) -> None:
+    """Told when it begins, not each time that it is looked at again."""
+    for category, sentence in ears.held.items():
+        if category not in ears.before.held:
+            ears.say(
+                Action.HOLD,
+                sentence,
+                _main(ears),
+                blocked_by=(category,),
+                shadow=category == "shadow",
+                look_again=min((d for d in ears.due if d > now), default=None),
+            )
+
+
+def _finished(ears: _Ears, record: Record, now: datetime) -> Record:
+    record = msgspec.structs.replace(
+        incidents.tidy(record, now),
+        held=tuple(sorted(ears.held)),
+        machine=ears.view.machine,
+        gpus=max(record.gpus, ears.view.gpus or 0),
+    )
+    if _has_content(record) and record != ears.before:
+        return msgspec.structs.replace(record, boot=ears.view.boot_id)
+    return record
+
+
+def _has_content(record: Record) -> bool:
+    return bool(record.incidents or record.cordon or record.releases or record.extra)
+
+
+def _state(record: Record, acted: Severity, held: Mapping[str, str]) -> str:
+    if not _has_content(record):
+        return ""
+    if acted >= Severity.CORDON:
+        return acted.value
+    if held:
+        return HELD
+    if record.open:
+        return Severity.WATCH.value
+    if any(i.state is State.DISMISSED for i in record.incidents):
+        return DISMISSED
+    return RELEASED
+
+
+def _keep_machine(verdict: Verdict, ledgers: dict[str, Ledger], now: datetime) -> None:
+    """The ledger's copy of what must outlive the node."""
+    found = ledgers.get(verdict.view.pool)
+    if found is None:
+        return
+    machine, record = verdict.view.machine, verdict.record
+    outlives = bool(record.cordon or record.releases) or any(
+        i.severity > Severity.WATCH for i in record.incidents if i.state is not State.CLOSED
+    )
+    known = found.machines.get(machine)
+    if outlives:
+        text = incidents.encode(record)
+        if known and known.record == text:
+            return
+        kept = Machine(node=verdict.view.name, seen=now, record=text)
+        ledgers[verdict.view.pool] = msgspec.structs.replace(
+            found, machines={**found.machines, machine: kept}
+        )
+    elif known:
+        ledgers[verdict.view.pool] = msgspec.structs.replace(
+            found, machines={m: k for m, k in found.machines.items() if m != machine}
+        )
+
+
+def _worst(ears: _Ears) -> Severity:
+    return max((w.severity for w in ears.wishes.values()), key=lambda s: s.rank)
+
+
+def _main(ears: _Ears) -> Incident | None:
+    """The incident that the decision is about: the worst, then the oldest."""
+    return max(
+        ears.record.open,
+        key=lambda i: (
+            ears.wishes[i.key].severity.rank if i.key in ears.wishes else 0,
+            -i.first.timestamp(),
+        ),
+        default=None,
+    )
+
+
+def _because(ears: _Ears, worst: Severity) -> str:
+    main = _main(ears)
+    if main is None:
+        return worst.value
+    words = f"{main.check}" + (f" ({main.reason})" if main.reason not in ("", main.check) else "")
+    also = len([w for w in ears.wishes.values() if w.severity >= Severity.CORDON]) - 1
+    if also > 0:
+        words += f" and {also} more"
+    if main.deadline:
+        words += f", due {main.deadline:%Y-%m-%d %H:%M}Z"
+    return f"{words}: {worst.value}, said by {main.source}"
+
+
+def _place(view: NodeView, policy: Policy) -> budget.Place:
+    return budget.Place(view.machine, view.pool, domains_of(view, policy))
+
+
+def domains_of(view: NodeView, policy: Policy) -> tuple[str, ...]:
+    """``label=value`` of each failure domain of the policy's that the node is in."""
+    labels = (domain.label for domain in policy.budget.domains)
+    return tuple(f"{key}={view.labels[key]}" for key in labels if view.labels.get(key))
+
+
+def _rebuilt(found: Ledger | None) -> bool:
+    return found is not None and found.rebuilt is not None

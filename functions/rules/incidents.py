@@ -1,0 +1,430 @@
+"""Incidents: what is wrong with a node, since when, and what is done about it.
+
+They live on the node in one annotation (`keys.INCIDENTS`), written by cordon alone, and are
+inherited by whatever Node registers with the same provider ID. This module reads and writes
+that record and applies what is said to it; what may then be done is for `rules.cordoning`.
+
+Rules kept here: first-seen is ours, and flapping or new words restart nothing; a repeat changes
+nothing (so nothing is written); what is older than what is already known is ignored; recovery
+is a claim until it is proven (`rules.recovery`).
+"""
+
+import enum
+from collections.abc import Iterable
+from datetime import datetime, timedelta
+from typing import Any
+
+import msgspec
+
+from events.notice import Cause, Kind, Notice, Severity
+from functions.rules.node_view import NodeView
+from functions.rules.policy import Policy
+
+VERSION = 1
+MAX_BYTES = 8 * 1024
+REFRESH = timedelta(hours=1)
+"""How often a repeat may move `Incident.last`: an incident lasts days, and each write of it
+is sent to everybody who watches nodes."""
+APPLICATION_XIDS = frozenset({"xid-13", "xid-31", "xid-43", "xid-45"})
+"""XIDs that a faulty program causes on a healthy GPU (NVIDIA's XID catalogue)."""
+KEPT_CLOSED = timedelta(days=7)
+MAX_JOBS = 8
+
+
+class State(enum.StrEnum):
+    OPEN = "open"
+    DISMISSED = "dismissed"
+    """Somebody uncordoned the node although the incident was open."""
+    CLOSED = "closed"
+
+
+class Cordon(msgspec.Struct, frozen=True, omit_defaults=True):
+    """That the node is cordoned for an incident of ours."""
+
+    at: datetime
+    theirs: bool = False
+    """It was cordoned already when we came: not ours to undo."""
+    lb: bool = False
+    """The label that keeps load balancers off was put on by us."""
+
+
+class Incident(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
+    source: str
+    check: str
+    ref: str = ""
+    reason: str = ""
+    kind: Kind
+    severity: Severity
+    cause: Cause = Cause.UNKNOWN
+    state: State = State.OPEN
+    first: datetime
+    """Our own first sight. Never moved."""
+    last: datetime
+    """Our last sight, moved at most hourly."""
+    told: datetime | None = None
+    """The source's own time of the newest word that we took: older words are stale."""
+    boot: str = ""
+    """Boot ID under which it was last accused."""
+    deadline: datetime | None = None
+    latched: bool = False
+    in_log: bool = False
+    evidence: str = ""
+    claimed: datetime | None = None
+    """Since when its source no longer says it. None while it does."""
+    rebooted: datetime | None = None
+    """When we first saw the machine under another boot ID, and it was not accused again."""
+    ended: datetime | None = None
+    """When it was closed or dismissed."""
+    why: str = ""
+    """Why it was closed or dismissed."""
+    jobs: dict[str, dict[str, datetime]] = {}
+    """Application faults: per GPU, the jobs that were hit there and when."""
+    extra: dict[str, Any] = {}
+    """Fields of a newer version, kept as they came."""
+
+    @property
+    def key(self) -> str:
+        return f"{self.source}/{self.check}" + (f"/{self.ref}" if self.ref else "")
+
+    @property
+    def open(self) -> bool:
+        return self.state is State.OPEN
+
+
+class Record(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
+    """Everything that our annotation on one node says."""
+
+    v: int = VERSION
+    machine: str = ""
+    boot: str = ""
+    """Boot ID of the node when this was last written."""
+    cordon: Cordon | None = None
+    incidents: tuple[Incident, ...] = ()
+    releases: tuple[datetime, ...] = ()
+    """When we took our cordon off, for the limit on fault-and-release rounds."""
+    gpus: int = 0
+    """The most GPUs that the node has shown while it was marked."""
+    held: tuple[str, ...] = ()
+    """What kept us from acting when we last wanted to (`budget`, `breaker`, ...): so that it is
+    told once."""
+    extra: dict[str, Any] = {}
+
+    @property
+    def open(self) -> tuple[Incident, ...]:
+        return tuple(i for i in self.incidents if i.open)
+
+    @property
+    def cordoned_by_us(self) -> bool:
+        return self.cordon is not None and not self.cordon.theirs
+
+    def find(self, source: str, check: str, ref: str) -> Incident | None:
+        """The newest incident of that key, whatever its state."""
+        return next(
+            (
+                i
+                for i in reversed(self.incidents)
+                if i.source == source and i.check == check and i.ref == ref
+            ),
+            None,
+        )
+
+    def with_incident(self, changed: Incident, instead_of: Incident | None) -> "Record":
+        if instead_of is None:
+            return msgspec.structs.replace(self, incidents=(*self.incidents, changed))
+        kept = tuple(changed if i is instead_of else i for i in self.incidents)
+        return msgspec.structs.replace(self, incidents=kept)
+
+
+class Unreadable(ValueError):
+    """The annotation is not one that we can read; the message says what to do."""
+
+
+_INCIDENT_FIELDS = frozenset(Incident.__struct_fields__) - {"extra"}
+_RECORD_FIELDS = frozenset(Record.__struct_fields__) - {"extra"}
+
+
+def decode(text: str) -> Record:
+    """The record in an annotation. Fields that this version does not know are kept.
+
+    Raises `Unreadable` for what is no record, or one of a newer version whose known fields no
+    longer mean what they did.
+    """
+    try:
+        raw = msgspec.json.decode(text)
+        version = raw.get("v", 0) if isinstance(raw, dict) else 0
+        if not isinstance(version, int) or version < 1:
+            raise Unreadable("no version field `v`: not written by groundcrew")
+        incidents = tuple(
+            msgspec.structs.replace(
+                msgspec.convert({k: v for k, v in item.items() if k in _INCIDENT_FIELDS}, Incident),
+                extra={k: v for k, v in item.items() if k not in _INCIDENT_FIELDS},
+            )
+            for item in raw.get("incidents", ())
+        )
+        known = {k: v for k, v in raw.items() if k in _RECORD_FIELDS and k != "incidents"}
+        return msgspec.structs.replace(
+            msgspec.convert(known, Record),
+            incidents=incidents,
+            extra={k: v for k, v in raw.items() if k not in _RECORD_FIELDS},
+        )
+    except (msgspec.DecodeError, AttributeError, TypeError) as problem:
+        raise Unreadable(str(problem)) from problem
+
+
+def encode(record: Record) -> str:
+    """The annotation's text, at most `MAX_BYTES`: closed incidents go first, then evidence;
+    what is open is never dropped, but merged by source when nothing else is left to give."""
+    shrunk = record
+    text = _encode(shrunk)
+    if len(text) > MAX_BYTES:
+        shrunk = msgspec.structs.replace(
+            shrunk, incidents=tuple(i for i in shrunk.incidents if i.state is not State.CLOSED)
+        )
+        text = _encode(shrunk)
+    if len(text) > MAX_BYTES:
+        shrunk = msgspec.structs.replace(
+            shrunk,
+            incidents=tuple(
+                msgspec.structs.replace(i, evidence=i.evidence[:40], jobs={}, why=i.why[:40])
+                for i in shrunk.incidents
+            ),
+        )
+        text = _encode(shrunk)
+    if len(text) > MAX_BYTES:
+        text = _encode(msgspec.structs.replace(shrunk, incidents=_merged(shrunk.incidents)))
+    return text.decode()
+
+
+def _encode(record: Record) -> bytes:
+    body = msgspec.to_builtins(record)
+    body.pop("extra", None)
+    body["v"] = record.v
+    items = []
+    for incident in record.incidents:
+        item = msgspec.to_builtins(incident)
+        item.pop("extra", None)
+        items.append({**incident.extra, **item})
+    if items:
+        body["incidents"] = items
+    return msgspec.json.encode({**record.extra, **body})
+
+
+def _merged(incidents: Iterable[Incident]) -> tuple[Incident, ...]:
+    """One incident a source and state: the worst severity, the earliest first-seen."""
+    merged: dict[tuple[str, State], Incident] = {}
+    for incident in incidents:
+        place = (incident.source, incident.state)
+        seen = merged.get(place)
+        if seen is None:
+            merged[place] = incident
+            continue
+        worst = max(seen, incident, key=lambda i: i.severity.rank)
+        merged[place] = msgspec.structs.replace(
+            worst,
+            first=min(seen.first, incident.first),
+            last=max(seen.last, incident.last),
+            deadline=min((d for d in (seen.deadline, incident.deadline) if d), default=None),
+            evidence="several checks, merged for space",
+            ref="",
+        )
+    return tuple(merged.values())
+
+
+def read(view: NodeView) -> Record:
+    """The record on the node; empty when there is none, or when it belongs to another machine
+    (a Node that was made anew under the same name). Raises `Unreadable`."""
+    if view.incidents is None:
+        return Record(machine=view.machine)
+    record = decode(view.incidents)
+    if record.machine and record.machine != view.machine:
+        return Record(machine=view.machine)
+    return record
+
+
+def hear(
+    record: Record, view: NodeView, notices: Iterable[Notice], policy: Policy, now: datetime
+) -> Record:
+    """``record`` after ``notices`` about that node. Equal to ``record`` when nothing is new."""
+    for notice in notices:
+        of_this_boot = notice.identity.boot_id in ("", view.boot_id) or not view.boot_id
+        if notice.kind is Kind.RECOVERY and not of_this_boot:
+            # Late: an earlier boot was well. A fault of an earlier boot is heard, since it may
+            # still be true of the hardware; the new boot then counts towards its recovery.
+            continue
+        if notice.kind is Kind.INFORMATIONAL:
+            continue
+        if notice.kind is Kind.RECOVERY:
+            record = _claim(record, notice, now)
+        else:
+            record = _accuse(record, view, notice, policy, now)
+    return record
+
+
+def _accuse(
+    record: Record, view: NodeView, notice: Notice, policy: Policy, now: datetime
+) -> Record:
+    known = record.find(notice.source, notice.check, notice.ref)
+    severity = policy.severity_of(notice)
+    boot = notice.identity.boot_id or view.boot_id
+    if known is not None and known.state is State.CLOSED:
+        if _stale(notice, known):
+            return record
+        known = None
+    if known is None:
+        dismissed = _dismissed(record, notice)
+        if dismissed and _keeps_quiet(dismissed, severity, boot, policy, now):
+            return record
+        opened = Incident(
+            source=notice.source,
+            check=notice.check,
+            ref=notice.ref,
+            reason=notice.reason,
+            kind=notice.kind,
+            severity=severity,
+            cause=notice.cause,
+            first=now,
+            last=now,
+            told=_not_ahead(notice.since, now),
+            boot=boot,
+            deadline=notice.deadline,
+            latched=notice.latched,
+            in_log=notice.in_log,
+            evidence=notice.evidence,
+        )
+        return record.with_incident(_count_job(opened, notice, policy, now), None)
+    if known.state is State.DISMISSED:
+        if _keeps_quiet(known, severity, boot, policy, now):
+            return record
+        reopened = msgspec.structs.replace(
+            known, state=State.OPEN, first=now, last=now, ended=None, why="", boot=boot,
+            severity=severity, claimed=None, rebooted=None, evidence=notice.evidence,
+        )  # fmt: skip
+        return record.with_incident(reopened, known)
+    return record.with_incident(_again(known, notice, severity, boot, policy, now), known)
+
+
+def _again(
+    known: Incident, notice: Notice, severity: Severity, boot: str, policy: Policy, now: datetime
+) -> Incident:
+    """An open incident that is accused once more: the same object when nothing is new."""
+    if known.claimed and _stale(notice, known):
+        return known
+    worse = severity > known.severity
+    counted = _count_job(known, notice, policy, now)
+    new_deadline = notice.deadline is not None and notice.deadline != known.deadline
+    news = (
+        worse
+        or new_deadline
+        or counted is not known
+        or known.claimed is not None
+        or known.rebooted is not None
+        or (boot and boot != known.boot)
+        or now - known.last >= REFRESH
+    )
+    if not news:
+        return known
+    return msgspec.structs.replace(
+        counted,
+        severity=max(severity, counted.severity, key=lambda s: s.rank),
+        cause=notice.cause if worse else counted.cause,
+        reason=notice.reason if worse else known.reason,
+        evidence=notice.evidence if worse else known.evidence,
+        in_log=known.in_log or notice.in_log,
+        deadline=notice.deadline if new_deadline else known.deadline,
+        told=max(filter(None, (known.told, _not_ahead(notice.since, now))), default=None),
+        boot=boot or known.boot,
+        last=now,
+        claimed=None,
+        rebooted=None,
+    )
+
+
+def _claim(record: Record, notice: Notice, now: datetime) -> Record:
+    """A source no longer says it: noted for each of its incidents that this is about."""
+    for incident in record.incidents:
+        if incident.state is State.CLOSED or incident.claimed is not None:
+            continue
+        if (incident.source, incident.check) != (notice.source, notice.check):
+            continue
+        if notice.ref and notice.ref != incident.ref:
+            continue
+        if notice.since and incident.told and notice.since < incident.told:
+            continue
+        claimed = msgspec.structs.replace(
+            incident,
+            claimed=now,
+            told=_not_ahead(notice.since, now) or incident.told,
+            latched=incident.latched or notice.latched,
+        )
+        record = record.with_incident(claimed, incident)
+    return record
+
+
+def _count_job(incident: Incident, notice: Notice, policy: Policy, now: datetime) -> Incident:
+    """Application faults follow a job; one that follows a GPU through several jobs is the GPU's."""
+    if notice.check not in APPLICATION_XIDS or not notice.gpu or not notice.job:
+        return incident
+    horizon = now - policy.application_faults.within
+    jobs = {job: at for job, at in incident.jobs.get(notice.gpu, {}).items() if at > horizon}
+    if notice.job in jobs:
+        return incident
+    jobs[notice.job] = now
+    kept = dict(sorted(jobs.items(), key=lambda item: item[1])[-MAX_JOBS:])
+    counted = msgspec.structs.replace(incident, jobs={**incident.jobs, notice.gpu: kept})
+    if len(kept) < policy.application_faults.jobs:
+        return counted
+    return msgspec.structs.replace(
+        counted,
+        severity=max(counted.severity, Severity.CORDON, key=lambda s: s.rank),
+        cause=Cause.HARDWARE,
+        evidence=f"{notice.check} on GPU {notice.gpu} in {len(kept)} jobs: "
+        + ", ".join(kept)[:120],
+    )
+
+
+def _dismissed(record: Record, notice: Notice) -> Incident | None:
+    """A dismissal covers the source and check, whatever the ref: the person who uncordoned
+    judged the check, not one message of it."""
+    return next(
+        (
+            i
+            for i in record.incidents
+            if i.state is State.DISMISSED and i.source == notice.source and i.check == notice.check
+        ),
+        None,
+    )
+
+
+def _keeps_quiet(
+    dismissed: Incident, severity: Severity, boot: str, policy: Policy, now: datetime
+) -> bool:
+    ended = dismissed.ended or dismissed.last
+    return (
+        dismissed.claimed is None
+        and severity <= dismissed.severity
+        and (not boot or boot == dismissed.boot)
+        and now - ended < policy.dismissed.override
+    )
+
+
+def _stale(notice: Notice, known: Incident) -> bool:
+    """Whether the notice is no newer than what ended the incident, or claimed its end."""
+    return notice.since is not None and known.told is not None and notice.since <= known.told
+
+
+def _not_ahead(since: datetime | None, now: datetime) -> datetime | None:
+    """A source's clock may run ahead of ours; its words are never newer than now."""
+    return min(since, now) if since else None
+
+
+def tidy(record: Record, now: datetime) -> Record:
+    """Without what was closed or released so long ago that no rule asks for it."""
+    return msgspec.structs.replace(
+        record,
+        incidents=tuple(
+            i
+            for i in record.incidents
+            if i.state is not State.CLOSED or now - (i.ended or i.last) < KEPT_CLOSED
+        ),
+        releases=tuple(at for at in record.releases if now - at < KEPT_CLOSED),
+    )

@@ -1,0 +1,68 @@
+"""The ledger made anew from the nodes: what a resync that read all of them writes.
+
+The ledger is no source of truth that could be lost: sizes, marks and others' cordons are on the
+nodes, and the machines' records too. What only the ledger knows (accusations of the last day,
+machines without a node) is kept when it is there.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+
+import msgspec
+
+from functions.rules import breaker
+from functions.rules.cordoning import ACTED
+from functions.rules.ledger import Ledger, live
+from functions.rules.node_view import NodeView
+
+KEPT_MACHINES = timedelta(days=30)
+"""How long a machine without a node is remembered."""
+
+
+@dataclass
+class Census:
+    """What one read of all nodes found."""
+
+    machines: dict[str, set[str]] = field(default_factory=dict)
+    """By pool."""
+    domains: dict[str, Counter[str]] = field(default_factory=dict)
+    others: dict[str, dict[str, str]] = field(default_factory=dict)
+
+    def count(self, view: NodeView, domains: Iterable[str]) -> None:
+        self.machines.setdefault(view.pool, set()).add(view.machine)
+        self.domains.setdefault(view.pool, Counter()).update(domains)
+        if view.unschedulable and view.state not in ACTED:
+            self.others.setdefault(view.pool, {})[view.machine] = view.name
+
+
+def rebuild(known: Mapping[str, Ledger], census: Census, now: datetime) -> dict[str, Ledger]:
+    """All pools' ledgers after ``census``."""
+    pools = {*known, *census.machines}
+    return {pool: _pool(known.get(pool, Ledger(pool=pool)), census, now) for pool in pools}
+
+
+def _pool(known: Ledger, census: Census, now: datetime) -> Ledger:
+    present = census.machines.get(known.pool, set())
+    checks = {}
+    for name, check in known.checks.items():
+        for machine in check.accused:
+            if machine not in present:
+                check = breaker.clear(check, machine, now)
+        if check.accused or check.opened:
+            checks[name] = check
+    return msgspec.structs.replace(
+        known,
+        rebuilt=now,
+        size=len(present),
+        domains=dict(census.domains.get(known.pool, ())),
+        others=census.others.get(known.pool, {}),
+        reservations=live(known, now),
+        checks=checks,
+        machines={
+            machine: entry
+            for machine, entry in known.machines.items()
+            if machine in present or now - entry.seen < KEPT_MACHINES
+        },
+    )

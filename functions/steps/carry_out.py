@@ -1,0 +1,240 @@
+"""Carrying out what `rules.cordoning` decides: ledgers first, then nodes, then the telling.
+
+Whatever loses a race is read again and decided again, so that the last word is always about the
+cluster as it is. What the time of one call does not suffice for is written down as pending, and
+taken up by the resync.
+"""
+
+import random
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
+
+import msgspec
+
+from events.notice import Notice
+from functions.gateways.clock import Clock
+from functions.gateways.kubernetes import errors, types
+from functions.gateways.kubernetes.client import Cluster
+from functions.rules import budget, cordoning, keys
+from functions.rules.cordoning import Facts, NodeFacts, Plan, Verdict
+from functions.rules.decision import Action, Decision
+from functions.rules.ledger import Ledger, Pending
+from functions.rules.node_view import NodeView
+from functions.rules.policy import Policy
+from functions.steps import active, find, mark, tell
+from functions.steps.active import CLUSTER, Active
+
+TRIES = 10
+"""Lost races in a row before the rest is left to the resync."""
+REGISTRATION = timedelta(minutes=15)
+"""How long a notice waits for its machine to register (the time a large VM takes to boot)."""
+MOST_PENDING = 500
+MARKED = f"{keys.STATE} in ({','.join(cordoning.ACTED)})"
+
+Work = Mapping[str, tuple[types.Node, tuple[Notice, ...]]]
+"""By node name: the node as read, and what was said about it."""
+Edit = Callable[[dict[str, Ledger]], dict[str, Ledger]]
+"""A change of the ledgers as read, made again on each try."""
+
+
+@dataclass
+class Done:
+    """What one call did."""
+
+    decisions: list[Decision] = field(default_factory=list)
+    cordoned: dict[str, str] = field(default_factory=dict)
+    """Node -> severity, for those cordoned or raised just now."""
+    released: list[str] = field(default_factory=list)
+    look_again: list[datetime] = field(default_factory=list)
+    unfinished: list[Notice] = field(default_factory=list)
+
+
+@dataclass
+class Crew:
+    """One call's hands."""
+
+    cluster: Cluster
+    clock: Clock
+    namespace: str
+    active: Active
+    now: datetime
+    seconds: float
+    """How long the call may take."""
+    parallel: int = 8
+    """Node patches in flight: a lone one gives 50 a second, eight about 130 (more gain nothing)."""
+    done: Done = field(default_factory=Done)
+
+    def __post_init__(self) -> None:
+        self._ends = self.clock.monotonic() + self.seconds
+        self._uids: dict[str, str] = {}
+
+    def run(
+        self, work: Work, *, edit: Edit | None = None, out: Sequence[budget.Place] | None = None
+    ) -> Done:
+        """Decide about ``work`` and do it. ``out`` are the places of the nodes out of service,
+        if the caller has just read them."""
+        for attempt in range(TRIES):
+            if attempt:
+                self._wait(attempt)
+            plan, out = self._decide(work, edit, out)
+            if not self._write_ledgers(plan):
+                out = None
+                continue
+            edit = None
+            lost = self._patch(plan, work)
+            if not lost:
+                break
+            work = self._again(lost, work)
+        else:
+            self.done.unfinished += (n for _, notices in work.values() for n in notices)
+        return self.done
+
+    def tell(self) -> None:
+        """The story so far as Events on the nodes."""
+        tell.tell(self.cluster, self.done.decisions, self._uids, self.now)
+
+    def keep_pending(self, notices: Iterable[Notice]) -> Edit:
+        """The edit that keeps notices for machines that may register yet."""
+        fresh = {pending_key(n): Pending(n, self.now + REGISTRATION) for n in notices}
+        fresh.pop("", None)
+
+        def edit(ledgers: dict[str, Ledger]) -> dict[str, Ledger]:
+            own = ledgers.get(CLUSTER, Ledger())
+            new = {k: p for k, p in fresh.items() if k not in own.pending}
+            if not new:
+                return ledgers
+            room = dict(list(new.items())[: max(0, MOST_PENDING - len(own.pending))])
+            kept = msgspec.structs.replace(own, pending={**own.pending, **room})
+            return {**ledgers, CLUSTER: kept}
+
+        return edit
+
+    def _decide(
+        self, work: Work, edit: Edit | None, out: Sequence[budget.Place] | None
+    ) -> tuple[Plan, Sequence[budget.Place] | None]:
+        ledgers = dict(self.active.ledgers)
+        if edit:
+            ledgers = edit(ledgers)
+        pools = {pool: found for pool, found in ledgers.items() if pool != CLUSTER}
+        policy = self.active.policy
+        nodes = []
+        for node, notices in work.values():
+            view = mark.view(node, policy)
+            machine = pools[view.pool].machines.get(view.machine) if view.pool in pools else None
+            nodes.append(NodeFacts(view, notices, machine.record if machine else None))
+        facts = Facts(
+            nodes=tuple(nodes),
+            ledgers=pools,
+            cluster=ledgers.get(CLUSTER),
+            out=tuple(out or ()),
+            paused=lambda pool: self.active.paused(pool, self.now),
+        )
+        plan = cordoning.decide(facts, policy, self.now)
+        if out is None and any(v.unschedulable for v in plan.verdicts):
+            out = [
+                place(mark.view(node, policy), policy) for node in self.cluster.list_nodes(MARKED)
+            ]
+            plan = cordoning.decide(replace(facts, out=tuple(out)), policy, self.now)
+        if edit:  # what the edit changed is to be written even where `decide` changed nothing
+            changed = {p: led for p, led in pools.items() if led is not self.active.ledgers.get(p)}
+            plan = replace(
+                plan,
+                ledgers={**changed, **plan.ledgers},
+                cluster=plan.cluster or _if_changed(facts.cluster, self.active),
+            )
+        return plan, out
+
+    def _write_ledgers(self, plan: Plan) -> bool:
+        """The cluster's first, then the pools', each by compare-and-set; False when a race was
+        lost. A reservation that is then not used runs out by itself."""
+        writes = [(CLUSTER, plan.cluster)] if plan.cluster else []
+        writes += sorted(plan.ledgers.items())
+        try:
+            for pool, new in writes:
+                if new is None:
+                    continue
+                self.active = active.write_ledger(
+                    self.cluster, self.namespace, self.active, pool, new
+                )
+        except active.LOST_RACE:
+            self.active = active.read(self.cluster, self.namespace)
+            return False
+        return True
+
+    def _patch(self, plan: Plan, work: Work) -> list[str]:
+        """Write the verdicts; the names of the nodes that were changed meanwhile."""
+        to_write = [v for v in plan.verdicts if v.changed]
+        for verdict in plan.verdicts:
+            self._uids[verdict.view.name] = verdict.view.uid
+            if not verdict.changed:
+                self._note(verdict)
+        lost: list[str] = []
+        if self.parallel > 1 and len(to_write) > 2:
+            with ThreadPoolExecutor(self.parallel) as pool:
+                outcomes = list(pool.map(self._patch_one, to_write))
+        else:
+            outcomes = [self._patch_one(verdict) for verdict in to_write]
+        for verdict, outcome in zip(to_write, outcomes, strict=True):
+            if outcome == "lost":
+                lost.append(verdict.view.name)
+            elif outcome == "late":
+                self.done.unfinished += work[verdict.view.name][1]
+            elif outcome == "written":
+                self._note(verdict)
+        return lost
+
+    def _patch_one(self, verdict: Verdict) -> str:
+        if self.clock.monotonic() > self._ends:
+            # A reservation must not run out before its patch lands, and others wait behind us.
+            return "late"
+        try:
+            mark.write(self.cluster, verdict)
+        except errors.TestFailed:
+            return "lost"
+        except errors.NotFound:
+            return "gone"
+        return "written"
+
+    def _note(self, verdict: Verdict) -> None:
+        self.done.decisions += verdict.decisions
+        if verdict.look_again:
+            self.done.look_again.append(verdict.look_again)
+        for decision in verdict.decisions:
+            if decision.action in (Action.CORDON, Action.RAISE):
+                self.done.cordoned[decision.node] = decision.severity
+            elif decision.action is Action.UNCORDON:
+                self.done.released.append(decision.node)
+
+    def _again(self, lost: Iterable[str], work: Work) -> Work:
+        again: dict[str, tuple[types.Node, tuple[Notice, ...]]] = {}
+        for name in lost:
+            before, notices = work[name]
+            try:
+                node = self.cluster.get_node(name)
+            except errors.NotFound:
+                continue
+            if node.provider_id == before.provider_id:
+                again[name] = (node, notices)
+        return again
+
+    def _wait(self, attempt: int) -> None:
+        """Others are as fast as we are: step out of their rhythm."""
+        self.clock.sleep(random.uniform(0, 0.02 * 2 ** min(attempt, 5)))
+
+
+def place(view: NodeView, policy: Policy) -> budget.Place:
+    return budget.Place(view.machine, view.pool, cordoning.domains_of(view, policy))
+
+
+def pending_key(notice: Notice) -> str:
+    """``machine/...`` or ``node:name/...``: what to find the node of a pending notice by."""
+    said = notice.identity
+    machine = find.instance_id(said.provider_id) or said.instance_id
+    who = machine or (f"node:{said.node}" if said.node else "")
+    return f"{who}/{notice.source}/{notice.check}/{notice.kind}" if who else ""
+
+
+def _if_changed(cluster: Ledger | None, read: Active) -> Ledger | None:
+    return cluster if cluster is not read.ledgers.get(CLUSTER) else None

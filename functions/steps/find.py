@@ -1,0 +1,118 @@
+"""Finding the node that a notice is about, in the cluster as it is now.
+
+By name, with the provider ID checked (names are reused); by the label that the resync stamps; by
+one full read for all that is left. What a Node says of itself now stands beside what the event
+said: the event is a hint, and may be late.
+"""
+
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+
+from events.notice import Identity, Notice
+from functions.gateways.kubernetes import errors, types
+from functions.gateways.kubernetes.client import Cluster
+from functions.rules import keys
+
+MOST_IN_SELECTOR = 100
+"""Instance IDs in one label selector: it travels in the URL."""
+
+
+@dataclass
+class Found:
+    """Notices by the node that they are about."""
+
+    nodes: dict[str, types.Node] = field(default_factory=dict)
+    notices: dict[str, list[Notice]] = field(default_factory=dict)
+    """By node name."""
+    unknown: list[Notice] = field(default_factory=list)
+    """No such machine is registered; it may be yet."""
+    foreign: list[tuple[Notice, str]] = field(default_factory=list)
+    """Not about any machine of ours now, and why."""
+
+    def add(self, node: types.Node, notice: Notice) -> None:
+        self.nodes[node.name] = node
+        self.notices.setdefault(node.name, []).append(notice)
+
+
+def find(cluster: Cluster, notices: Iterable[Notice]) -> Found:
+    found = Found()
+    by_machine: list[Notice] = []
+    for notice in notices:
+        if not notice.identity.node:
+            by_machine.append(notice)
+            continue
+        node = found.nodes.get(notice.identity.node) or _get(cluster, notice.identity.node)
+        if node is None:
+            found.foreign.append((notice, f"no node is called {notice.identity.node}"))
+        elif wrong := another(node, notice.identity):
+            found.foreign.append((notice, wrong))
+        else:
+            found.add(node, notice)
+    if by_machine:
+        _find_machines(cluster, by_machine, found)
+    return found
+
+
+def instance_id(provider_id: str) -> str:
+    """The cloud's own ID of the VM, the last part of a provider ID: ``i-0123`` of
+    ``aws:///us-east-1a/i-0123``."""
+    return provider_id.rpartition("/")[2]
+
+
+def stamp(node: types.Node) -> str:
+    """What the node's `keys.INSTANCE` label should say; empty where a label cannot say it."""
+    value = instance_id(node.provider_id)
+    return value if re.fullmatch(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?", value) else ""
+
+
+def _get(cluster: Cluster, name: str) -> types.Node | None:
+    try:
+        return cluster.get_node(name)
+    except errors.NotFound:
+        return None
+
+
+def another(node: types.Node, said: Identity) -> str:
+    """Why the node of that name is not the machine that was meant; empty when it is."""
+    if said.provider_id and node.provider_id and said.provider_id != node.provider_id:
+        return (
+            f"node {node.name} is another machine now: {node.provider_id}, "
+            f"the event is about {said.provider_id}"
+        )
+    if said.provider_id or not said.node_uid or said.node_uid == node.metadata.uid:
+        return ""
+    return f"node {node.name} was made anew: its UID is not the one of the event"
+
+
+def _find_machines(cluster: Cluster, notices: list[Notice], found: Found) -> None:
+    wanted: dict[str, list[Notice]] = {}
+    for notice in notices:
+        machine = instance_id(notice.identity.provider_id) or notice.identity.instance_id
+        if machine:
+            wanted.setdefault(machine, []).append(notice)
+        else:
+            found.foreign.append((notice, "the event names neither a node nor a machine"))
+    for node in _stamped(cluster, list(wanted)):
+        _take(node, wanted, found)
+    if wanted:
+        # Not stamped yet (new since the last resync), or not ours: one full read settles all.
+        for node in cluster.list_nodes():
+            _take(node, wanted, found)
+    found.unknown += (notice for left in wanted.values() for notice in left)
+
+
+def _take(node: types.Node, wanted: dict[str, list[Notice]], found: Found) -> None:
+    machine = instance_id(node.provider_id)
+    for notice in wanted.get(machine, ()):
+        said = notice.identity.provider_id
+        if said and said != node.provider_id:
+            return
+        found.add(node, notice)
+    wanted.pop(machine, None)
+
+
+def _stamped(cluster: Cluster, machines: list[str]) -> Iterator[types.Node]:
+    for start in range(0, len(machines), MOST_IN_SELECTOR):
+        chunk = ",".join(machines[start : start + MOST_IN_SELECTOR])
+        yield from cluster.list_nodes(f"{keys.INSTANCE} in ({chunk})")
