@@ -328,7 +328,7 @@ def _again(
         severity=max(severity, counted.severity, key=lambda s: s.rank),
         cause=notice.cause if worse else counted.cause,
         reason=notice.reason if worse else known.reason,
-        evidence=notice.evidence if worse else known.evidence,
+        evidence=notice.evidence if worse else counted.evidence,
         in_log=known.in_log or notice.in_log,
         deadline=notice.deadline if new_deadline else known.deadline,
         told=max(filter(None, (known.told, _not_ahead(notice.since, now))), default=None),

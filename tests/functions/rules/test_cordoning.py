@@ -1,0 +1,497 @@
+"""What cordon decides, rule by rule (the numbers are those of the safety rules)."""
+
+from datetime import timedelta
+
+import msgspec
+import pytest
+
+from events.notice import Cause, Identity, Kind, Severity
+from functions.rules import incidents, keys, ledger
+from functions.rules.cordoning import Facts, NodeFacts, decide
+from functions.rules.ledger import Ledger
+from functions.rules.policy import default
+from tests.support.facts import (
+    NOW,
+    actions,
+    after,
+    minutes,
+    node,
+    notice,
+    only,
+    rebuilt,
+    recovery,
+    run,
+)
+
+EVICT = {"severity": Severity.EVICT}
+
+
+def test_a_fault_of_severity_cordon_cordons_and_records_in_one_verdict() -> None:
+    verdict = only(run(node(), notice()))
+    assert verdict.unschedulable is True
+    assert verdict.state == "cordon"
+    assert verdict.record.cordoned_by_us
+    assert [i.check for i in verdict.record.open] == ["AcceleratedHardwareReady"]
+    assert [d.action for d in verdict.decisions] == ["open", "cordon"]
+
+
+def test_a_fault_to_watch_is_recorded_and_the_node_stays_in_service() -> None:
+    verdict = only(run(node(), notice(severity=Severity.WATCH)))
+    assert verdict.changed
+    assert verdict.unschedulable is None
+    assert verdict.state == "watch"
+
+
+def test_a_repeat_writes_nothing() -> None:
+    first = run(node(), notice())
+    pool = first.ledgers["gpu"]
+    again = run(after(only(first)), notice(), at=NOW + minutes(1), pool=pool)
+    assert not only(again).changed
+    assert not again.ledgers
+    assert again.cluster is None
+    assert actions(again) == []
+
+
+def test_last_seen_moves_at_most_hourly() -> None:
+    marked = after(only(run(node(), notice())))
+    assert not only(run(marked, notice(), at=NOW + minutes(59))).changed
+    moved = only(run(marked, notice(), at=NOW + minutes(60)))
+    assert moved.changed
+    assert moved.record.open[0].first == NOW
+
+
+def test_the_union_of_open_incidents_decides_and_closing_one_only_recalculates() -> None:
+    both = only(run(node(), notice("A"), notice("B", source="other")))
+    back = only(run(after(both), recovery("A"), at=NOW + minutes(1)))
+    rested = only(run(after(back), at=NOW + minutes(20)))
+    assert [i.check for i in rested.record.open] == ["B"]
+    assert rested.unschedulable is None
+    assert rested.state == "cordon"
+
+
+def test_a_raised_severity_is_told_once() -> None:
+    marked = after(only(run(node(), notice())))
+    raised = run(marked, notice(**EVICT), at=NOW + minutes(1))
+    assert only(raised).state == "evict"
+    assert "raise" in actions(raised)
+    assert "raise" not in actions(run(after(only(raised)), notice(**EVICT), at=NOW + minutes(2)))
+
+
+class TestOwnership:
+    """Rule 1: undo only what our mark shows."""
+
+    def test_a_humans_cordon_is_not_taken_over(self) -> None:
+        theirs = node(unschedulable=True)
+        verdict = only(run(theirs, notice()))
+        assert verdict.unschedulable is None
+        assert not verdict.record.cordoned_by_us
+        over = only(run(after(verdict), recovery(), at=NOW + minutes(1)))
+        over = only(run(after(over), at=NOW + minutes(30)))
+        assert not over.record.open
+        assert over.unschedulable is None
+        assert after(over).unschedulable
+
+    def test_an_uncordon_by_somebody_else_dismisses_the_incident(self) -> None:
+        marked = after(only(run(node(), notice())))
+        plan = run(msgspec.structs.replace(marked, unschedulable=False), notice())
+        assert only(plan).unschedulable is None
+        assert only(plan).record.cordon is None
+        assert only(plan).state == "dismissed"
+        assert actions(plan) == ["dismiss"]
+
+    @pytest.mark.parametrize(
+        ("what", "acts"),
+        [
+            ({}, False),
+            ({"notice": notice(ref="another message of the same check")}, False),
+            ({"notice": notice(**EVICT)}, True),
+            ({"notice": notice("OtherCheck")}, True),
+            ({"boot_id": "boot-2"}, True),
+            ({"later": timedelta(hours=24)}, True),
+            ({"later": timedelta(hours=23)}, False),
+        ],
+        ids=str,
+    )
+    def test_a_dismissed_check_keeps_quiet_until(self, what: dict, acts: bool) -> None:
+        marked = after(only(run(node(), notice())))
+        dismissed = after(only(run(msgspec.structs.replace(marked, unschedulable=False))))
+        dismissed = msgspec.structs.replace(dismissed, boot_id=what.get("boot_id", "boot-1"))
+        again = run(dismissed, what.get("notice", notice()), at=NOW + what.get("later", minutes(1)))
+        assert (only(again).unschedulable is True) is acts
+
+    def test_a_dismissed_check_is_heard_again_after_its_source_took_it_back(self) -> None:
+        marked = after(only(run(node(), notice())))
+        dismissed = after(only(run(msgspec.structs.replace(marked, unschedulable=False))))
+        well = after(only(run(dismissed, recovery(), at=NOW + minutes(1))))
+        assert only(run(well, notice(), at=NOW + minutes(2))).unschedulable is True
+
+    def test_our_load_balancer_label_goes_on_and_off_with_our_cordon(self) -> None:
+        assert only(run(node(), notice())).load_balancer_label is True
+        marked = after(only(run(node(), notice())))
+        dismissed = only(run(msgspec.structs.replace(marked, unschedulable=False)))
+        assert dismissed.load_balancer_label is False
+
+    def test_somebody_elses_load_balancer_label_stays(self) -> None:
+        labelled = node(labels={keys.EXCLUDE_FROM_LOAD_BALANCERS: "x"})
+        cordoned = only(run(labelled, notice(latched=False)))
+        assert cordoned.load_balancer_label is None
+        claimed = only(run(after(cordoned), recovery(), at=NOW + minutes(1)))
+        released = only(run(after(claimed), at=NOW + minutes(17)))
+        assert released.unschedulable is False
+        assert released.load_balancer_label is None
+
+
+class TestRecovery:
+    """Rule 3: recovery needs proof."""
+
+    def test_a_latched_sources_word_is_not_believed(self) -> None:
+        marked = after(only(run(node(), notice(latched=True))))
+        claimed = after(only(run(marked, recovery(latched=True), at=NOW + minutes(1))))
+        rested = only(run(claimed, at=NOW + timedelta(days=3)))
+        assert rested.record.open
+        assert rested.unschedulable is None
+
+    def test_a_new_boot_and_a_quiet_time_with_all_gpus_release_a_cordon(self) -> None:
+        marked = after(only(run(node(), notice(latched=True))), boot_id="boot-2")
+        booted = only(run(marked, recovery(latched=True), at=NOW + minutes(5)))
+        assert booted.look_again == NOW + minutes(20)
+        quiet = only(run(after(booted), at=NOW + minutes(19)))
+        assert quiet.unschedulable is None
+        released = run(after(booted), at=NOW + minutes(20))
+        assert only(released).unschedulable is False
+        assert actions(released) == ["close", "uncordon"]
+
+    @pytest.mark.parametrize("gpus", [{"gpus": 7}, {"gpus_allocatable": 7}, {"gpus": None}])
+    def test_not_while_a_gpu_is_missing(self, gpus: dict) -> None:
+        marked = after(only(run(node(), notice(latched=True))), boot_id="boot-2", **gpus)
+        booted = after(only(run(marked, at=NOW + minutes(5))))
+        assert only(run(booted, at=NOW + minutes(60))).unschedulable is None
+
+    def test_a_fault_after_the_boot_starts_the_quiet_time_anew(self) -> None:
+        marked = after(only(run(node(), notice(latched=True))), boot_id="boot-2")
+        booted = after(only(run(marked, at=NOW + minutes(5))))
+        accused = after(only(run(booted, notice(latched=True), at=NOW + minutes(10))))
+        assert only(run(accused, at=NOW + minutes(24))).unschedulable is None
+
+    def test_severity_evict_is_never_released_by_itself(self) -> None:
+        marked = after(only(run(node(), notice(**EVICT))), boot_id="boot-2")
+        claimed = after(only(run(marked, recovery(), at=NOW + minutes(5))))
+        assert only(run(claimed, at=NOW + timedelta(days=6))).unschedulable is None
+
+    def test_the_third_release_within_a_week_is_a_humans(self) -> None:
+        view, at = node(), NOW
+        for _ in range(3):
+            cordoned = only(run(view, notice(since=at), at=at))
+            assert cordoned.unschedulable is True
+            claimed = only(
+                run(after(cordoned), recovery(since=at + minutes(1)), at=at + minutes(1))
+            )
+            at += timedelta(hours=2)
+            last = only(run(after(claimed), at=at))
+            view = after(last)
+        assert last.unschedulable is None
+        assert "a human releases" in last.decisions[-1].reason
+
+
+class TestFirstSeen:
+    """Rule 4: first-seen is ours; flapping and new words restart and stop nothing."""
+
+    def test_flapping_and_changed_reasons_keep_it(self) -> None:
+        view = after(only(run(node(), notice(latched=True, reason="NvidiaXID79Error"))))
+        for minute in range(1, 10):
+            said = (recovery if minute % 2 else notice)(
+                latched=True, reason=f"r{minute}", since=NOW + minutes(minute)
+            )
+            view = after(only(run(view, said, at=NOW + minutes(minute))))
+        record = incidents.decode(view.incidents or "")
+        assert [i.first for i in record.open] == [NOW]
+
+    def test_an_older_word_does_not_undo_a_newer_one(self) -> None:
+        late = notice(since=NOW - minutes(10))
+        marked = after(only(run(node(), notice(since=NOW - minutes(10)))))
+        claimed = after(only(run(marked, recovery(since=NOW - minutes(2)), at=NOW)))
+        again = only(run(claimed, late, at=NOW + minutes(1)))
+        assert again.record.open[0].claimed == NOW
+
+    def test_a_waiting_time_counts_from_our_first_sight(self) -> None:
+        ready = notice("Ready", since=NOW - timedelta(days=1))
+        waiting = only(run(node(), ready))
+        assert waiting.unschedulable is None
+        assert waiting.look_again == NOW + minutes(5)
+        assert only(run(after(waiting), ready, at=NOW + minutes(5))).unschedulable is True
+
+
+class TestBudget:
+    """Rule 5: budgets pace; involuntary losses use them up and ask for none."""
+
+    def test_one_node_of_a_small_pool_passes_and_the_second_waits(self) -> None:
+        four = rebuilt(4)
+        facts = Facts(
+            nodes=(NodeFacts(node("n1"), (notice(),)), NodeFacts(node("n2"), (notice(),))),
+            ledgers={"gpu": four},
+            cluster=Ledger(rebuilt=NOW),
+        )
+        first, second = decide(facts, default(), NOW).verdicts
+        assert first.unschedulable is True
+        assert second.unschedulable is None
+        assert second.state == "held"
+        assert "budget" in second.decisions[-1].blocked_by
+
+    def test_it_is_taken_up_when_the_first_is_back(self) -> None:
+        full = rebuilt(
+            4, reservations={"m": ledger.Reservation("n0", NOW + minutes(2), pool="gpu")}
+        )
+        held = run(node(), notice(), pool=full)
+        assert only(held).state == "held"
+        later = only(run(after(only(held)), at=NOW + minutes(3), pool=rebuilt(4)))
+        assert later.unschedulable is True
+
+    def test_an_interruption_passes_and_uses_it_up(self) -> None:
+        spot = notice("spot", source="aws.ec2", kind=Kind.INTERRUPTION, **EVICT)
+        facts = Facts(
+            nodes=(NodeFacts(node("n1"), (notice(),)), NodeFacts(node("n2"), (spot,))),
+            ledgers={"gpu": rebuilt(4)},
+            cluster=Ledger(rebuilt=NOW),
+        )
+        fault, interruption = decide(facts, default(), NOW).verdicts
+        assert interruption.unschedulable is True
+        assert fault.unschedulable is None
+
+    def test_without_a_ledger_nothing_voluntary_is_done(self) -> None:
+        for pool, cluster in ((Ledger(pool="gpu", size=9), Ledger()), (rebuilt(), None)):
+            held = only(run(node(), notice(), pool=pool, cluster=cluster))
+            assert held.unschedulable is None
+            assert "resync" in held.decisions[-1].reason
+
+    def test_without_a_ledger_an_interruption_is_still_answered(self) -> None:
+        spot = notice("spot", kind=Kind.INTERRUPTION, **EVICT)
+        verdict = only(run(node(), spot, pool=Ledger(pool="gpu"), cluster=None))
+        assert verdict.unschedulable is True
+
+
+class TestBreaker:
+    """Rule 5: the circuit breaker stops what one mad check would do."""
+
+    def accuse(self, count: int, size: int = 20, **more: object) -> tuple[list, Ledger]:
+        pool, cluster, verdicts = rebuilt(size), Ledger(rebuilt=NOW), []
+        for number in range(count):
+            plan = run(node(f"n{number}"), notice(latched=True, **more), pool=pool, cluster=cluster)
+            pool = plan.ledgers.get("gpu", pool)
+            cluster = plan.cluster or cluster
+            verdicts.append(only(plan))
+        return verdicts, pool
+
+    def test_it_opens_over_a_fifth_of_the_pool_within_ten_minutes(self) -> None:
+        verdicts, pool = self.accuse(5)
+        assert pool.checks["AcceleratedHardwareReady"].is_open
+        assert "breaker" in verdicts[4].record.held
+        assert "5 of 20 nodes" in verdicts[4].decisions[-1].reason
+        assert not self.accuse(4)[1].checks["AcceleratedHardwareReady"].is_open
+
+    def test_two_nodes_never_open_it(self) -> None:
+        assert not self.accuse(2, size=3)[1].checks["AcceleratedHardwareReady"].is_open
+
+    def test_evictions_stop_and_cordons_stand_while_it_is_open(self) -> None:
+        verdicts, pool = self.accuse(5, **EVICT)
+        acted = verdicts[0]
+        assert acted.state == "evict"
+        lowered = only(run(after(acted), pool=pool, at=NOW + minutes(1)))
+        assert lowered.state == "cordon"
+        assert lowered.unschedulable is None
+
+    def test_another_check_still_acts(self) -> None:
+        _, pool = self.accuse(5)
+        other = only(
+            run(
+                node("n9"),
+                notice("KernelDeadlock"),
+                pool=pool,
+                rules="budget: {pool: 50%, cluster: 50%}",
+            )
+        )
+        assert other.unschedulable is True
+
+    def test_an_interruption_passes(self) -> None:
+        _, pool = self.accuse(5)
+        spot = notice("AcceleratedHardwareReady", kind=Kind.INTERRUPTION, **EVICT)
+        assert only(run(node("n9"), spot, pool=pool)).unschedulable is True
+
+    def test_recoveries_go_on_even_of_a_latched_source(self) -> None:
+        verdicts, pool = self.accuse(5, **EVICT)
+        back = run(after(verdicts[0]), recovery(latched=True), pool=pool, at=NOW + minutes(8))
+        assert only(back).unschedulable is False
+
+    def test_it_closes_when_the_check_took_it_back_and_has_been_quiet(self) -> None:
+        verdicts, pool = self.accuse(5)
+        for number, verdict in enumerate(verdicts):
+            plan = run(after(verdict), recovery(latched=True), pool=pool, at=NOW + minutes(8))
+            pool = plan.ledgers.get("gpu", pool)
+            assert pool.checks["AcceleratedHardwareReady"].is_open, number
+        plan = run(node("n9"), at=NOW + minutes(31), pool=pool)
+        assert not plan.ledgers["gpu"].checks["AcceleratedHardwareReady"].is_open
+
+    def test_what_was_said_while_it_was_open_is_not_replayed_when_it_closes(self) -> None:
+        verdicts, pool = self.accuse(5, source="kubernetes.event")
+        held = verdicts[4]
+        later = NOW + timedelta(days=2)
+        check = pool.checks["AcceleratedHardwareReady"]
+        closed = pool.with_check(
+            "AcceleratedHardwareReady", msgspec.structs.replace(check, accused={}, closed=later)
+        )
+        assert only(run(after(held), at=later, pool=closed)).unschedulable is None
+        fresh = run(after(held), notice(source="kubernetes.event"), at=later, pool=closed)
+        assert only(fresh).unschedulable is True
+
+
+class TestMaintenance:
+    WINDOW = NOW + timedelta(days=14)
+
+    def retirement(self, **more: object) -> object:
+        made: dict = {
+            "source": "aws.health",
+            "kind": Kind.MAINTENANCE,
+            "cause": Cause.PROVIDER,
+            "deadline": self.WINDOW,
+        }
+        return notice("AWS_EC2_INSTANCE_RETIREMENT_SCHEDULED", **(made | EVICT | more))
+
+    def test_two_weeks_ahead_nothing_is_done_yet(self) -> None:
+        verdict = only(run(node(), self.retirement()))
+        assert verdict.unschedulable is None
+        assert verdict.look_again == self.WINDOW - timedelta(hours=24)
+
+    def test_it_is_cordoned_a_day_ahead_and_drained_four_hours_ahead(self) -> None:
+        seen = after(only(run(node(), self.retirement())))
+        cordoned = only(run(seen, at=self.WINDOW - timedelta(hours=24)))
+        assert cordoned.state == "cordon"
+        assert cordoned.look_again == self.WINDOW - timedelta(hours=4)
+        drained = only(run(after(cordoned), at=self.WINDOW - timedelta(hours=4)))
+        assert drained.state == "evict"
+
+    def test_with_its_deadline_due_it_passes_the_budget(self) -> None:
+        full = rebuilt(
+            4, reservations={"m": ledger.Reservation("n0", NOW + timedelta(days=30), pool="gpu")}
+        )
+        seen = after(only(run(node(), self.retirement(), pool=full)))
+        held = only(run(seen, at=self.WINDOW - timedelta(hours=24), pool=full))
+        assert held.unschedulable is None
+        due = only(run(after(held), at=self.WINDOW - timedelta(hours=4), pool=full))
+        assert due.unschedulable is True
+
+    def test_the_providers_withdrawal_gives_the_node_back_at_once(self) -> None:
+        seen = after(only(run(node(), self.retirement())))
+        cordoned = after(only(run(seen, at=self.WINDOW - timedelta(hours=24))))
+        closed = self.retirement(kind=Kind.RECOVERY)
+        released = only(run(cordoned, closed, at=self.WINDOW - timedelta(hours=12)))
+        assert released.unschedulable is False
+
+    def test_a_new_boot_after_the_window_ends_it(self) -> None:
+        seen = after(only(run(node(), self.retirement())))
+        drained = after(only(run(seen, at=self.WINDOW - timedelta(hours=4))), boot_id="boot-2")
+        booted = after(only(run(drained, at=self.WINDOW + minutes(30))))
+        assert only(run(booted, at=self.WINDOW + minutes(46))).unschedulable is False
+
+
+class TestIdentity:
+    """A hardware incident belongs to the provider ID."""
+
+    def test_a_node_that_registers_again_as_the_same_machine_inherits(self) -> None:
+        first = run(node(), notice())
+        kept = first.ledgers["gpu"].machines["aws:///us-east-1a/i-n1"].record
+        anew = node(uid="uid-anew")
+        plan = run(anew, inherited=kept, at=NOW + minutes(3))
+        assert only(plan).unschedulable is True
+        assert only(plan).record.open[0].first == NOW
+
+    def test_a_new_machine_under_the_old_name_never_does(self) -> None:
+        marked = after(only(run(node(), notice())), provider_id="aws:///us-east-1a/i-other")
+        verdict = only(run(marked))
+        assert not verdict.record.incidents
+        assert verdict.state == ""
+
+    def test_a_damaged_annotation_is_restored_from_the_ledger(self) -> None:
+        first = run(node(), notice())
+        kept = first.ledgers["gpu"].machines["aws:///us-east-1a/i-n1"].record
+        damaged = after(only(first), incidents='{"v":1,"incid')
+        verdict = only(run(damaged, inherited=kept, at=NOW + minutes(1)))
+        assert verdict.changed
+        assert verdict.record.cordoned_by_us
+        assert verdict.record.open
+
+    def test_a_damaged_annotation_that_nobody_remembers_stops_us_and_says_what_to_do(self) -> None:
+        verdict = only(run(node(incidents="not json", state="cordon"), notice(**EVICT)))
+        assert not verdict.changed
+        assert "kubectl annotate node n1 groundcrew.dev/incidents-" in verdict.decisions[-1].reason
+
+
+def test_a_pause_stops_every_act_and_undoes_none() -> None:
+    paused = {"paused": lambda pool: "paused until tomorrow: upgrade"}
+    held = only(run(node(), notice(**EVICT), **paused))
+    assert held.unschedulable is None
+    assert held.state == "held"
+    marked = after(only(run(node(), notice(**EVICT))))
+    still = only(run(marked, at=NOW + minutes(1), **paused))
+    assert still.unschedulable is None
+    assert still.state == "evict"
+
+
+def test_a_pause_lets_recoveries_go_on() -> None:
+    marked = after(only(run(node(), notice())))
+    claimed = after(only(run(marked, recovery(), at=NOW + minutes(1))))
+    plan = run(claimed, at=NOW + minutes(16), paused=lambda pool: "paused")
+    assert only(plan).unschedulable is False
+
+
+def test_shadow_mode_decides_and_tells_and_does_nothing() -> None:
+    plan = run(node(), notice(), rules="shadow: [{check: Accel*}]")
+    assert only(plan).unschedulable is None
+    told = plan.decisions[-1]
+    assert told.shadow
+    assert "would cordon" in told.reason
+
+
+def test_an_opted_out_node_is_left_alone() -> None:
+    verdict = only(run(node(labels={keys.OPT_OUT: "false"}), notice(**EVICT)))
+    assert not verdict.changed
+    assert verdict.decisions[-1].blocked_by == ("opt-out",)
+
+
+class TestApplicationFaults:
+    """Rule 11: counted, not punished, until they follow one GPU across jobs."""
+
+    def hit(self, view: object, job: str, gpu: str, at: object) -> object:
+        said = notice(
+            "xid-31", source="kubernetes.event", severity=Severity.WATCH,
+            cause=Cause.SOFTWARE, gpu=gpu, job=job,
+        )  # fmt: skip
+        return only(run(view, said, at=at))
+
+    def test_a_storm_of_one_job_cordons_nothing(self) -> None:
+        view = node()
+        for minute in range(40):
+            verdict = self.hit(
+                view, "team/train-0", f"0000:0{minute % 8}:00", NOW + minutes(minute)
+            )
+            view = after(verdict)
+        assert verdict.state == "watch"
+
+    def test_one_gpu_across_three_jobs_within_a_day_is_the_gpus(self) -> None:
+        view = node()
+        for hour, job in enumerate(("a/1", "b/2", "c/3")):
+            verdict = self.hit(view, job, "0000:0f:00", NOW + timedelta(hours=hour))
+            view = after(verdict)
+        assert verdict.unschedulable is True
+        assert "3 jobs" in verdict.record.open[0].evidence
+
+    def test_not_when_the_jobs_are_days_apart(self) -> None:
+        view = node()
+        for day, job in enumerate(("a/1", "b/2", "c/3")):
+            verdict = self.hit(view, job, "0000:0f:00", NOW + timedelta(hours=25 * day))
+            view = after(verdict)
+        assert verdict.state == "watch"
+
+
+def test_a_notice_of_an_earlier_boot_claims_no_recovery() -> None:
+    marked = after(only(run(node(boot_id="boot-2"), notice())))
+    late = recovery(identity=Identity(node="n1", boot_id="boot-1"))
+    assert only(run(marked, late)).record.open[0].claimed is None

@@ -1,0 +1,106 @@
+"""The policy document: complete, strict, and its errors name the field and the line."""
+
+import json
+from datetime import timedelta
+
+import msgspec
+import pytest
+import yaml
+
+from events.notice import Severity
+from functions.rules import policy
+from tests.support.facts import notice
+
+
+def test_every_default_is_written_out_in_the_file() -> None:
+    written = yaml.safe_load(policy.default_text())
+    fields = {f.name for f in msgspec.structs.fields(policy.Policy)}
+    assert set(written) == fields
+    for name in fields:
+        section = getattr(policy.default(), name)
+        if isinstance(section, msgspec.Struct):
+            assert set(written[name]) == {f.name for f in msgspec.structs.fields(type(section))}
+
+
+def test_what_a_document_leaves_out_is_as_the_defaults_say() -> None:
+    changed = policy.parse("version: 1\nbudget: {pool: 30%}")
+    assert changed.budget.pool == pytest.approx(0.3)
+    assert changed.budget.cluster == policy.default().budget.cluster
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "path"),
+    [
+        ("", 0, ""),
+        ("just words", 0, ""),
+        ("version: 1\nbudget: {", 2, ""),
+        ("budget: {pool: 10%}", 0, "version"),
+        ("version: 2", 1, "version"),
+        ("version: 1\nbudget:\n  poool: 10%", 3, "budget.poool"),
+        ("version: 1\nbudget:\n  pool: 10", 3, "budget.pool"),
+        ("version: 1\nbudget:\n  pool: 110%", 3, "budget.pool"),
+        ("version: 1\ndrain:\n  gang_notice: soon", 3, "drain.gang_notice"),
+        ("version: 1\nwaits:\n- {check: A, wait: 1m}\n- {check: B}", 4, "waits[1].wait"),
+        ("version: 1\nseverity:\n- {check: A, severity: kill}", 3, "severity[0].severity"),
+        ("version: 1\ndrain:\n  parallel: 0", 3, "drain.parallel"),
+        ("version: 1\nmaintenance:\n  drain_before: 25h", 3, "maintenance.drain_before"),
+        ("version: 1\npools: []", 2, "pools"),
+        ("version: 1\nbuget: {}", 2, "buget"),
+    ],
+)
+def test_a_mistake_names_its_field_and_line(text: str, line: int, path: str) -> None:
+    with pytest.raises(policy.PolicyError) as caught:
+        policy.parse(text)
+    assert (caught.value.line, caught.value.path) == (line, path)
+
+
+def test_a_dump_reads_back_as_the_same_policy() -> None:
+    once = policy.parse("version: 1\nbudget: {pool: 12.5%}\ndrain: {deadline: 1h30m}")
+    again = policy.parse(policy.dump(once).decode())
+    assert again == once
+    assert policy.fingerprint(again) == policy.fingerprint(once)
+    assert policy.fingerprint(once) != policy.fingerprint(policy.default())
+
+
+def test_the_first_rule_that_matches_gives_the_severity() -> None:
+    rules = policy.parse(
+        "version: 1\n"
+        "severity:\n"
+        "- {check: xid-*, source: alertmanager, severity: watch}\n"
+        "- {check: xid-79, severity: evict}\n"
+    )
+    assert rules.severity_of(notice("xid-79")) is Severity.EVICT
+    assert rules.severity_of(notice("xid-79", source="alertmanager")) is Severity.WATCH
+    assert rules.severity_of(notice("other")) is Severity.CORDON
+
+
+@pytest.mark.parametrize(
+    ("text", "length"),
+    [("90s", timedelta(seconds=90)), ("1h30m", timedelta(minutes=90)), ("7d", timedelta(days=7))],
+)
+def test_durations_are_as_kubernetes_users_write_them(text: str, length: timedelta) -> None:
+    parsed = policy.Duration.parse(text)
+    assert parsed == length
+    assert policy.Duration.parse(str(parsed)) == length
+
+
+def test_the_schema_accepts_a_document_that_names_only_what_it_changes() -> None:
+    schema = policy.schema()
+    json.dumps(schema)
+    assert schema["$defs"]["Policy"]["required"] == ["version"]
+    assert "required" not in schema["$defs"]["Budget"]
+    assert schema["$defs"]["WaitRule"]["required"] == ["wait"]
+
+
+@pytest.mark.parametrize(
+    ("labels", "pool"),
+    [
+        ({"karpenter.sh/nodepool": "a100", "node.kubernetes.io/instance-type": "p4d"}, "a100"),
+        ({"node.kubernetes.io/instance-type": "p4d"}, "p4d"),
+        ({"groundcrew.dev/pool": "own", "karpenter.sh/nodepool": "a100"}, "own"),
+        ({}, "default"),
+        (None, "default"),
+    ],
+)
+def test_the_first_label_that_is_there_names_the_pool(labels: dict | None, pool: str) -> None:
+    assert policy.default().pool_of(labels) == pool
