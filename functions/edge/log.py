@@ -29,7 +29,7 @@ _CREDENTIAL = re.compile(
     r"(?i)\b(bearer|basic)\s+[\w.~+/=-]{8,}"  # an Authorization header
     r"|\beyJ[\w-]+\.[\w-]+\.[\w-]*"  # a JSON web token: service account tokens are these
     r"|\b(?:AKIA|ASIA)[A-Z0-9]{16}\b"  # an AWS access key ID
-    r"|(?i:(password|secret|token|signature)=)[^&\s\"']+"
+    r"|(?i:(password|secret|token|signature)=)[^&\s\"'\\]+"
 )
 
 

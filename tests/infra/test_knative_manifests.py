@@ -1,0 +1,190 @@
+"""The manifests route what the functions read, and nothing goes round in circles."""
+
+import ast
+import importlib
+import inspect
+import pkgutil
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+import functions
+from events import registry
+from events.cloudevent import CloudEvent
+from infra.local import manifests
+from infra.local.clock import Ticks
+
+TRIGGERS = manifests.triggers()
+NAMES = {m.name for m in pkgutil.iter_modules(functions.__path__) if not m.ispkg}
+
+
+def _objects(kind: str) -> dict[str, dict[str, Any]]:
+    return {b["metadata"]["name"]: b for _, b in manifests.documents() if b["kind"] == kind}
+
+
+def _event(type_: str, **extensions: str) -> CloudEvent:
+    return CloudEvent(id="1", source="/test", type=type_, extensions=extensions)
+
+
+def _takers(event: CloudEvent) -> set[str]:
+    return {trigger.subscriber for trigger in TRIGGERS if trigger.takes(event)}
+
+
+def test_every_trigger_names_a_service_that_is_deployed() -> None:
+    assert {trigger.subscriber for trigger in TRIGGERS} == set(_objects("Service"))
+
+
+def test_every_service_runs_a_function_that_exists() -> None:
+    for name, service in _objects("Service").items():
+        (container,) = service["spec"]["template"]["spec"]["containers"]
+        target = {e["name"]: e.get("value") for e in container["env"]}["FUNCTION_TARGET"]
+        assert target == name
+        assert target in NAMES
+
+
+def test_every_function_has_a_resync_behind_its_triggers() -> None:
+    woken = {name for tick in _first_ticks() for name in _takers(tick)}
+    assert woken == set(_objects("Service"))
+
+
+def test_a_resync_wakes_one_function_only() -> None:
+    for tick in _first_ticks():
+        assert len(_takers(tick)) == 1, tick.source
+
+
+def _first_ticks() -> list[CloudEvent]:
+    ticks = Ticks()
+    start = datetime(2026, 1, 1, tzinfo=UTC)
+    found = (ticks.next_after(start, source.name) for source in ticks.sources)
+    return [tick.event for tick in found if tick]
+
+
+@pytest.mark.parametrize("source", registry.SOURCES, ids=lambda source: source.name)
+def test_every_type_that_somebody_reads_reaches_a_function(source: registry.Source) -> None:
+    if source.name == "ping":
+        return  # taken by its source, not by its type
+    for pattern in source.types:
+        if pattern.startswith("dev.knative.apiserver."):
+            # Resource mode is what our sources send; there is nothing to do about deletions.
+            for what in ("add", "update"):
+                event = _event(f"dev.knative.apiserver.resource.{what}", kind=source.kind)
+                assert "cordon" in _takers(event)
+        else:
+            assert "cordon" in _takers(_event(pattern.replace("*", "anything")))
+
+
+def test_a_deleted_node_wakes_nobody() -> None:
+    assert not _takers(_event("dev.knative.apiserver.resource.delete", kind="Node"))
+
+
+def test_no_answer_has_a_type_that_its_own_function_is_woken_by() -> None:
+    for name in _objects("Service"):
+        answers = _answers(name)
+        assert answers
+        for kind in answers:
+            assert name not in _takers(_event(kind)), kind
+
+
+def _answers(name: str) -> set[str]:
+    """The types in every ``Answer(TYPE, ...)`` of a function's module."""
+    module = importlib.import_module(f"functions.{name}")
+    types: set[str] = set()
+    for call in ast.walk(ast.parse(inspect.getsource(module))):
+        if isinstance(call, ast.Call) and getattr(call.func, "id", "") == "Answer":
+            first = call.args[0] if call.args else call.keywords[0].value
+            constants = [n for n in ast.walk(first) if isinstance(n, ast.Name | ast.Constant)]
+            types |= {
+                n.value if isinstance(n, ast.Constant) else getattr(module, n.id) for n in constants
+            }
+    return types
+
+
+def test_a_cordoned_node_wakes_drain() -> None:
+    assert _takers(_event("dev.groundcrew.nodes.cordoned")) == {"drain"}
+
+
+def test_an_event_that_nobody_reads_reaches_nobody() -> None:
+    assert not _takers(_event("com.example.unknown"))
+    assert not _takers(_event("dev.knative.apiserver.resource.update", kind="Pod"))
+
+
+def test_no_more_requests_are_let_through_than_there_are_threads() -> None:
+    for name, service in _objects("Service").items():
+        spec = service["spec"]["template"]["spec"]
+        env = {e["name"]: e.get("value") for e in spec["containers"][0]["env"]}
+        assert str(spec["containerConcurrency"]) == env["THREADS"], name
+
+
+def test_functions_never_scale_to_zero() -> None:
+    for service in _objects("Service").values():
+        annotations = service["spec"]["template"]["metadata"]["annotations"]
+        assert int(annotations["autoscaling.knative.dev/min-scale"]) >= 1
+
+
+def test_a_delivery_gives_a_call_its_time_and_the_next_event_its_own() -> None:
+    call_seconds = 4.0
+    for trigger in TRIGGERS:
+        spec = trigger.delivery
+        assert spec.timeout is not None
+        assert spec.timeout.total_seconds() > call_seconds
+        waits = sum(spec.wait_before(n) for n in range(1, spec.retries + 1))
+        # The sender of a synchronous channel waits for all of it.
+        assert 0 < waits < 5
+
+
+def test_everything_that_is_applied_is_named_in_the_kustomization() -> None:
+    import yaml
+
+    for folder in ("knative", "rbac"):
+        root = manifests.resources.files("infra").joinpath(folder)
+        listed = yaml.safe_load(root.joinpath("kustomization.yaml").read_text())["resources"]
+        files = {f.name for f in root.iterdir() if f.name.endswith(".yaml")}
+        assert {name for name in listed if name.endswith(".yaml")} == files - {"kustomization.yaml"}
+
+
+def test_service_accounts_are_those_that_rbac_makes() -> None:
+    folder = manifests.resources.files("infra").joinpath("rbac")
+    made = {
+        body["metadata"]["name"]
+        for _, body in manifests.documents(folder)
+        if body["kind"] == "ServiceAccount"
+    }
+    used = {
+        s["spec"]["template"]["spec"]["serviceAccountName"] for s in _objects("Service").values()
+    }
+    used |= {
+        source["spec"]["serviceAccountName"] for source in _objects("ApiServerSource").values()
+    }
+    assert used == made
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("broker: groundcrew", "broker: other", "trigger.yaml: Trigger t: spec.broker: no Broker"),
+        ("ref: {kind: Service, name: f}", "uri: http://x/", "spec.subscriber: must have a ref"),
+        ("PT1S", "1s", "backoffDelay: '1s' is no duration"),
+        ("exact", "cesql", "CESQL drops"),
+    ],
+)
+def test_a_manifest_that_cannot_be_followed_is_refused_by_file_object_and_field(
+    tmp_path: Any, old: str, new: str, message: str
+) -> None:
+    text = """
+kind: Broker
+metadata: {name: groundcrew}
+spec: {delivery: {retry: 1, backoffDelay: PT1S}}
+---
+kind: Trigger
+metadata: {name: t}
+spec:
+  broker: groundcrew
+  filters: [{exact: {type: a}}]
+  subscriber: {ref: {kind: Service, name: f}}
+"""
+    (tmp_path / "trigger.yaml").write_text(text)
+    assert manifests.triggers(tmp_path)[0].subscriber == "f"
+    (tmp_path / "trigger.yaml").write_text(text.replace(old, new))
+    with pytest.raises(manifests.ManifestError, match=message):
+        manifests.triggers(tmp_path)
