@@ -38,11 +38,6 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True):
     cause: Cause
     in_log: bool
 
-    @property
-    def by_name_alone(self) -> bool:
-        """We know neither the condition nor its agent, only that such names are bad that way."""
-        return self.agent == "unknown"
-
 
 class Table:
     """The rows, looked up by type; a type is matched against the globs once."""
@@ -56,11 +51,6 @@ class Table:
                 self._refined.setdefault(row.type, []).append(row)
         self.absent_is_good = tuple(r.type for r in self._exact.values() if ABSENT in r.good)
         self.of_type = functools.lru_cache(maxsize=256)(self._of_type)
-
-    @property
-    def types(self) -> tuple[str, ...]:
-        """The types that have a row of their own."""
-        return tuple(self._exact)
 
     def _of_type(self, condition: str) -> Rule | None:
         if rule := self._exact.get(condition):
