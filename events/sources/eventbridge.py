@@ -32,10 +32,11 @@ class Envelope(msgspec.Struct, Generic[D], frozen=True):
     id: str
     detail: D
     time: str
-    account: str
-    """The account that received the event: not always the one that it is about."""
     region: str
     """The region in which the event was delivered: not always the one that it is about."""
+    account: str = ""
+    """The account that received the event: not always the one that it is about. Emulations of
+    EventBridge leave it out."""
 
 
 class _Body(msgspec.Struct, frozen=True):
@@ -63,7 +64,7 @@ def from_raw(headers: Mapping[str, str], body: bytes) -> list[CloudEvent]:
         body = found.sns_message.encode()
         decoding.check_json(body, field="Message")
         found = decoding.decode(_BODY, body, field="Message")
-    for field in ("id", "source", "detail-type", "account", "region", "time"):
+    for field in ("id", "source", "detail-type", "region", "time"):
         if not getattr(found, field.replace("-", "_")):
             raise MalformedEvent(field, "missing or empty: an EventBridge event has it")
     if found.detail is msgspec.UNSET:
