@@ -1,0 +1,1 @@
+"""What acts around the API server: kubelets, scheduler, and the controllers of a drain."""
