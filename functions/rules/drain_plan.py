@@ -190,6 +190,22 @@ def overdue(pod: Pod, around: Around, now: datetime) -> str:
     return "still there after its grace: its containers do not stop, or its volumes do not unmount"
 
 
+def ignored(pod: Pod, around: Around) -> str:
+    """Why the pod does not count; empty when it does."""
+    if pod.mirror or (pod.owner and pod.owner.kind == "Node"):
+        return "a static pod of the kubelet"
+    if keys.BALLOON in pod.labels:
+        return "a balloon"
+    if (
+        not pod.finished
+        and pod.owner
+        and pod.owner.kind == "DaemonSet"
+        and not _orphan(pod, around)
+    ):
+        return f"of DaemonSet {pod.namespace}/{pod.owner.name}"
+    return ""
+
+
 def _step(pod: Pod, around: Around, policy: Drain, now: datetime) -> Step:
     stage = _stage(pod, around)
     gang = gang_of(pod)
@@ -204,7 +220,7 @@ def _step(pod: Pod, around: Around, policy: Drain, now: datetime) -> Step:
             pod=pod, verdict=verdict, why=why, budgets=budgets, gang=gang, stage=stage, until=until
         )
 
-    if why := _ignored(pod, around):
+    if why := ignored(pod, around):
         return step(Verdict.IGNORE, why)
     if pod.gone_by is not None:
         return step(Verdict.LEAVING, overdue(pod, around, now) or "is terminating")
@@ -239,21 +255,6 @@ def _stage(pod: Pod, around: Around) -> int:
     if around.own_namespace and pod.namespace == around.own_namespace:
         return 2
     return 1 if pod.priority >= SYSTEM_CRITICAL else 0
-
-
-def _ignored(pod: Pod, around: Around) -> str:
-    if pod.mirror or (pod.owner and pod.owner.kind == "Node"):
-        return "a static pod of the kubelet"
-    if keys.BALLOON in pod.labels:
-        return "a balloon"
-    if (
-        not pod.finished
-        and pod.owner
-        and pod.owner.kind == "DaemonSet"
-        and not _orphan(pod, around)
-    ):
-        return f"of DaemonSet {pod.namespace}/{pod.owner.name}"
-    return ""
 
 
 def _orphan(pod: Pod, around: Around) -> bool:

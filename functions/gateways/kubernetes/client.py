@@ -5,6 +5,8 @@ answer's kind when it was a refusal. Nothing is retried here: whether to try aga
 what is being done, and only the caller knows that.
 """
 
+import copy
+import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Generic, TypeVar
 
@@ -68,8 +70,20 @@ class Cluster:
 
     def __init__(self, transport: Transport) -> None:
         self._transport = transport
+        self._counting = threading.Lock()
+        self._wrote = [0]
         self.requests: dict[str, int] = {}
-        self.wrote = 0
+
+    @property
+    def wrote(self) -> int:
+        return self._wrote[0]
+
+    def bounded(self, left: Callable[[], float]) -> "Cluster":
+        """The same cluster and counters; no request lasts longer than ``left()`` says, and none
+        is sent when that is not above 0 (`errors.Unreachable`)."""
+        made = copy.copy(self)
+        made._transport = _Bounded(self._transport, left)
+        return made
 
     def fresh(self) -> "Cluster":
         """The same server over the same transport, counted anew."""
@@ -228,9 +242,13 @@ class Cluster:
         return self._write("create", "configmaps", path, body, types.ConfigMap, method="POST")
 
     def replace_config_map_data(
-        self, current: types.ConfigMap, data: Mapping[str, str]
+        self,
+        current: types.ConfigMap,
+        data: Mapping[str, str],
+        labels: Mapping[str, str] = {},
     ) -> types.ConfigMap:
-        """Write ``data`` if nobody wrote since ``current`` was read (else `errors.TestFailed`).
+        """Write ``data`` if nobody wrote since ``current`` was read (else `errors.TestFailed`),
+        and put ``labels`` on, beside those that are there.
 
         A JSON Patch that tests UID and resourceVersion rather than a PUT, so that fields which
         we do not read (labels of a GitOps tool, ownerReferences) stay as they are.
@@ -241,12 +259,21 @@ class Cluster:
             {"op": "test", "path": "/metadata/resourceVersion", "value": meta.resource_version},
             {"op": "add", "path": "/data", "value": dict(data)},
         ]
+        if any(meta.label(key) != value for key, value in labels.items()):
+            every = {**(meta.labels or {}), **labels}
+            operations.append({"op": "add", "path": "/metadata/labels", "value": every})
         path = f"/api/v1/namespaces/{meta.namespace}/configmaps/{meta.name}"
         return self._write(
             "patch", "configmaps", path, operations, types.ConfigMap, content_type=JSON_PATCH
         )
 
     # events and access
+
+    def list_events(self, namespace: str, kind: str, name: str) -> list[types.Event]:
+        """The core/v1 Events about the object of that kind and name, in the server's order."""
+        query = {"fieldSelector": f"involvedObject.kind={kind},involvedObject.name={name}"}
+        path = f"/api/v1/namespaces/{namespace}/events"
+        return list(self._list("events", path, types.Event, query))
 
     def create_event(self, namespace: str, event: Mapping[str, Any]) -> None:
         """``event`` is a core/v1 Event (the kind that ``kubectl describe`` shows)."""
@@ -393,12 +420,36 @@ class Cluster:
                 _retry_after(response),
             )
         if changes:
-            self.wrote += 1
+            with self._counting:
+                self._wrote[0] += 1
         return response
 
     def _count(self, verb: str, resource: str) -> None:
         key = f"{verb} {resource}"
-        self.requests[key] = self.requests.get(key, 0) + 1
+        with self._counting:
+            self.requests[key] = self.requests.get(key, 0) + 1
+
+
+class _Bounded:
+    """A transport under one deadline."""
+
+    def __init__(self, transport: Transport, left: Callable[[], float]) -> None:
+        self._transport = transport
+        self._left = left
+
+    def send(self, request: Request) -> Response:
+        return self._transport.send(self._cut(request))
+
+    def stream(self, request: Request) -> tuple[Response, Iterator[bytes]]:
+        return self._transport.stream(self._cut(request))
+
+    def _cut(self, request: Request) -> Request:
+        left = self._left()
+        if left <= 0:
+            raise errors.Unreachable(f"{request.method} {request.path}: no time left to ask")
+        if left >= request.timeout_seconds:
+            return request
+        return msgspec.structs.replace(request, timeout_seconds=left)
 
 
 def _decode(body: bytes, kind: type[T], request: str) -> T:

@@ -1,0 +1,209 @@
+"""What happens to the pods of one node, as it happens: a watch, and the answers to evictions.
+
+There are two ways to wait. On a real clock the watch is read by a thread of its own, so that
+answers and timers are not held up by a silent server. On a simulated clock nothing happens while
+nobody looks: the watch is read in the caller's thread, and its wait is what moves the time.
+"""
+
+import contextlib
+import queue
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Protocol
+
+from functions.gateways.clock import Clock
+from functions.gateways.kubernetes import errors, types
+from functions.gateways.kubernetes.client import Cluster, Watch
+
+PodEvent = types.WatchEvent[types.Pod]
+_TRY_AGAIN = (
+    errors.Gone,
+    errors.Unreachable,
+    errors.ServerError,
+    errors.TooManyRequests,
+)
+"""What ends a watch without saying that we may not have one: list again, then watch anew."""
+
+_BETWEEN_SECONDS = 0.1
+"""Between two watches: something in between might end each of them at once."""
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What the server said to the eviction or deletion of a pod; None: accepted."""
+
+    uid: str
+    problem: BaseException | None
+
+
+@dataclass(frozen=True)
+class Lost:
+    """The watch ended before its time; changes may have been missed."""
+
+    problem: errors.KubernetesError
+
+
+Item = PodEvent | Answer | Lost
+_Entry = tuple[int | None, Item | BaseException]
+"""With the number of the watch that said it; None for what is no matter of a watch."""
+
+
+class PodFeed(Protocol):
+    def follow(self, resource_version: str) -> None:
+        """Watch from there, in place of any earlier watch."""
+
+    def answered(self, answer: Answer) -> None: ...
+
+    def items(self, seconds: float) -> Iterator[Item]:
+        """What happened; waits up to ``seconds`` for something to happen."""
+
+    def close(self) -> None: ...
+
+
+class InlineFeed:
+    """For simulated clocks: everything in one thread, in one order."""
+
+    def __init__(self, cluster: Cluster, node: str) -> None:
+        self._cluster = cluster
+        self._node = node
+        self._version = ""
+        self._answers: list[Answer] = []
+
+    def follow(self, resource_version: str) -> None:
+        self._version = resource_version
+
+    def answered(self, answer: Answer) -> None:
+        self._answers.append(answer)
+
+    def items(self, seconds: float) -> Iterator[Item]:
+        while self._answers:
+            yield self._answers.pop(0)
+        if seconds <= 0:
+            return
+        try:
+            with self._cluster.watch_pods(
+                node=self._node, resource_version=self._version, timeout_seconds=seconds
+            ) as watch:
+                for event in watch:
+                    self._version = event.object.metadata.resource_version
+                    if event.type != "BOOKMARK":
+                        yield event
+        except _TRY_AGAIN as problem:
+            yield Lost(problem)
+
+    def close(self) -> None: ...
+
+
+class ThreadedFeed:
+    """For real clocks. ``seconds`` is how long any watch of it is wanted."""
+
+    def __init__(self, cluster: Cluster, node: str, clock: Clock, until: float) -> None:
+        self._cluster = cluster
+        self._node = node
+        self._clock = clock
+        self._until = until
+        self._queue: queue.SimpleQueue[_Entry] = queue.SimpleQueue()
+        self._generation = 0
+        self._watcher: _Watcher | None = None
+        self._version: str | None = None
+        self._losses = 0
+
+    def follow(self, resource_version: str) -> None:
+        """The watch is opened when somebody first waits: a node that is empty needs none."""
+        self._stop_watcher()
+        self._version = resource_version
+        # What an earlier watch has said and nobody has read yet is older than the new list.
+        self._generation += 1
+
+    def answered(self, answer: Answer) -> None:
+        self._queue.put((None, answer))
+
+    def items(self, seconds: float) -> Iterator[Item]:
+        if self._watcher is None and self._version is not None:
+            watch = self._generation
+
+            def into(said: Item | BaseException) -> None:
+                self._queue.put((watch, said))
+
+            left = self._until - self._clock.monotonic()
+            delay = min(1.0, 0.1 * 2 ** min(self._losses, 5)) if self._losses else 0.0
+            self._watcher = _Watcher(self._cluster, self._node, self._version, left, delay, into)
+        try:
+            generation, item = self._queue.get(timeout=max(seconds, 0.001))
+            while True:
+                if isinstance(item, BaseException):
+                    raise item
+                if generation in (None, self._generation):
+                    if isinstance(item, Lost):
+                        self._losses += 1
+                    yield item
+                generation, item = self._queue.get_nowait()
+        except queue.Empty:
+            return
+
+    def close(self) -> None:
+        self._stop_watcher()
+
+    def _stop_watcher(self) -> None:
+        if self._watcher:
+            self._watcher.stop()
+            self._watcher = None
+
+
+class _Watcher:
+    """The thread that reads one watch after the other, each from where the last one ended."""
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        node: str,
+        version: str,
+        seconds: float,
+        delay: float,
+        into: Callable[[Item | BaseException], None],
+    ) -> None:
+        self._cluster = cluster
+        self._node = node
+        self._version = version
+        self._seconds = seconds
+        self._delay = delay
+        self._into = into
+        self._stopped = threading.Event()
+        self._watch: Watch[types.Pod] | None = None
+        self._thread = threading.Thread(target=self._run, name=f"watch-{node}", daemon=True)
+        self._thread.start()
+
+    def stop(self) -> None:
+        self._stopped.set()
+        if self._watch:
+            # A transport whose lines are a plain generator cannot be closed while it is read;
+            # its watch ends by itself at its timeout.
+            with contextlib.suppress(ValueError):
+                self._watch.close()
+        self._thread.join(timeout=1.0)
+
+    def _run(self) -> None:
+        try:
+            self._stopped.wait(self._delay)
+            while not self._stopped.is_set():
+                self._read_one()
+                self._stopped.wait(_BETWEEN_SECONDS)
+        except _TRY_AGAIN as problem:
+            if not self._stopped.is_set():
+                self._into(Lost(problem))
+        except Exception as problem:  # noqa: BLE001  handed to the thread that waits for us
+            if not self._stopped.is_set():
+                self._into(problem)
+
+    def _read_one(self) -> None:
+        with self._cluster.watch_pods(
+            node=self._node, resource_version=self._version, timeout_seconds=self._seconds
+        ) as watch:
+            self._watch = watch
+            for event in watch:
+                if self._stopped.is_set():
+                    return
+                self._version = event.object.metadata.resource_version
+                if event.type != "BOOKMARK":
+                    self._into(event)

@@ -1,0 +1,65 @@
+"""Kubernetes' objects as the facts that the drain plan is made of."""
+
+from functions.gateways.kubernetes import types
+from functions.rules import keys
+from functions.rules.drain_plan import Budget, Owner, Pod
+from functions.rules.selectors import Requirement, Selector
+
+MIRROR = "kubernetes.io/config.mirror"
+DEFAULT_GRACE_SECONDS = 30
+
+
+def pod(found: types.Pod) -> Pod:
+    meta, spec = found.metadata, found.spec
+    owner = meta.controller
+    annotations = meta.annotations or {}
+    group = (spec.scheduling_group or {}).get("podGroupName")
+    grace = spec.termination_grace_period_seconds
+    return Pod(
+        namespace=meta.namespace,
+        name=meta.name,
+        uid=meta.uid,
+        node=spec.node_name or "",
+        labels=meta.labels or {},
+        owner=_owner(owner) if owner else None,
+        mirror=MIRROR in annotations,
+        phase=found.status.phase,
+        ready=any(c.type == "Ready" and c.status == "True" for c in found.status.conditions or ()),
+        priority=spec.priority or 0,
+        grace_seconds=DEFAULT_GRACE_SECONDS if grace is None else grace,
+        empty_dirs=tuple(v.name for v in spec.volumes or () if v.empty_dir is not None),
+        finalizers=tuple(meta.finalizers or ()),
+        gone_by=meta.deletion_timestamp,
+        pod_group=group if isinstance(group, str) else "",
+        evict_after=annotations.get(keys.EVICT_AFTER),
+        ready_to_evict=annotations.get(keys.READY_TO_EVICT) == "true",
+    )
+
+
+def budget(found: types.PodDisruptionBudget) -> Budget:
+    selector = found.spec.selector
+    return Budget(
+        namespace=found.metadata.namespace,
+        name=found.metadata.name,
+        selector=_selector(selector) if selector else None,
+        allowed=found.status.disruptions_allowed,
+        healthy=found.status.current_healthy,
+        desired=found.status.desired_healthy,
+        expected=found.status.expected_pods,
+        evicts_unhealthy=found.spec.unhealthy_pod_eviction_policy == "AlwaysAllow",
+    )
+
+
+def _owner(reference: types.OwnerReference) -> Owner:
+    group = reference.api_version.rpartition("/")[0]
+    return Owner(kind=reference.kind, name=reference.name, uid=reference.uid, group=group)
+
+
+def _selector(found: types.LabelSelector) -> Selector:
+    return Selector(
+        labels=found.match_labels or {},
+        requirements=tuple(
+            Requirement(r.key, r.operator, tuple(r.values or ()))
+            for r in found.match_expressions or ()
+        ),
+    )
