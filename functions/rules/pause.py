@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from datetime import datetime
+from typing import Annotated
 
 import msgspec
 
@@ -9,7 +10,7 @@ CLUSTER = "cluster"
 
 
 class Pause(msgspec.Struct, frozen=True, omit_defaults=True):
-    until: datetime
+    until: Annotated[datetime, msgspec.Meta(tz=True)]
     reason: str
     by: str = ""
 

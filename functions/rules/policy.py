@@ -213,15 +213,33 @@ def parse(text: str) -> Policy:
         raise PolicyError("", f"not YAML: {problem}") from problem
     if not isinstance(document, dict) or not document:
         raise PolicyError("", "empty: a policy is a mapping; start with `version: 1`")
-    if "version" not in document:
-        raise PolicyError("version", "missing; this groundcrew reads `version: 1`")
     try:
-        return _check(msgspec.convert(_overlay(_defaults(), document), Policy, dec_hook=_decode))
-    except msgspec.ValidationError as problem:
-        path, message = _where(str(problem))
-        raise PolicyError(path, message, _line_of(text, path)) from problem
+        return _typed(document)
     except PolicyError as problem:
         raise PolicyError(problem.path, problem.problem, _line_of(text, problem.path)) from problem
+
+
+def mistakes(text: str) -> list[PolicyError]:
+    """Everything that is wrong with ``text``, by line, where `parse` stops at the first: a field
+    that is wrong is put back to its default before the next one is looked for."""
+    try:
+        parse(text)
+        return []
+    except PolicyError as first:
+        if not first.path:
+            return [first]
+    found: list[PolicyError] = []
+    document = yaml.safe_load(text)
+    numbers: dict[str, list[int]] = {}
+    while True:
+        try:
+            _typed(document)
+        except PolicyError as problem:
+            path, put_back = _put_back(document, problem.path, numbers)
+            found.append(PolicyError(path, problem.problem, _line_of(text, path)))
+            if put_back:
+                continue
+        return sorted(found, key=lambda mistake: mistake.line)
 
 
 @functools.cache
@@ -250,6 +268,39 @@ def fingerprint(policy: Policy) -> str:
 def dump(policy: Policy) -> bytes:
     """The whole policy as JSON, defaults included."""
     return msgspec.json.encode(policy, enc_hook=_encode, order="deterministic")
+
+
+def _typed(document: dict[str, Any]) -> Policy:
+    if "version" not in document:
+        raise PolicyError("version", "missing; this groundcrew reads `version: 1`")
+    try:
+        return _check(msgspec.convert(_overlay(_defaults(), document), Policy, dec_hook=_decode))
+    except msgspec.ValidationError as problem:
+        raise PolicyError(*_where(str(problem))) from problem
+
+
+def _put_back(
+    document: dict[str, Any], path: str, numbers: dict[str, list[int]]
+) -> tuple[str, bool]:
+    """Take the field at ``path`` out of ``document``, or the rule of a list that it stands in.
+    Returns where it stood before anything was taken out (``numbers`` keeps the places of the
+    rules that are left), and whether it was there at all."""
+    if path == "version":
+        document[path] = 1
+        return path, True
+    steps, index, inside = re.fullmatch(r"([^\[]*)(?:\[(\d+)\])?(.*)", path).groups()  # type: ignore[union-attr]
+    *above, last = steps.split(".")
+    place: Any = document
+    for step in above:
+        place = place.get(step) if isinstance(place, dict) else None
+    if not isinstance(place, dict) or last not in place:
+        return path, False
+    if index is None:
+        del place[last]
+        return path, True
+    del place[last][int(index)]
+    known = numbers.setdefault(steps, list(range(len(place[last]) + 1)))
+    return f"{steps}[{known.pop(int(index))}]{inside}", True
 
 
 def _check(policy: Policy) -> Policy:

@@ -37,6 +37,8 @@ class Active:
     """The ledgers' ConfigMaps as read, to write against."""
     trouble: str = ""
     """What is wrong with the policy; nothing but recoveries is done while there is any."""
+    author: str = ""
+    """Who applied the policy; empty where none was."""
 
     def paused(self, pool: str, now: datetime) -> str:
         """Why nothing may be done in ``pool``; empty when it may."""
@@ -49,7 +51,7 @@ class Active:
 
 def read(cluster: Cluster, namespace: str) -> Active:
     """Everything in force. One LIST of our own ConfigMaps."""
-    in_force, trouble = policy.default(), ""
+    in_force, author, trouble = policy.default(), "", ""
     pauses: dict[str, pause.Pause] = {}
     ledgers: dict[str, Ledger] = {}
     shelf: dict[str, ConfigMap] = {}
@@ -57,6 +59,7 @@ def read(cluster: Cluster, namespace: str) -> Active:
         part, name = found.metadata.label(keys.PART), found.metadata.name
         if part == "policy" and name == POLICY_NAME:
             in_force, trouble = _policy(found, in_force)
+            author = (found.data or {}).get("author", "")
         elif part == "pause" and name == PAUSE_NAME:
             pauses, wrong = _pauses(found)
             trouble = trouble or wrong
@@ -67,7 +70,7 @@ def read(cluster: Cluster, namespace: str) -> Active:
                 ledgers[pool] = ledger.decode((found.data or {}).get("ledger", ""))
             except ledger.Unreadable:
                 continue  # as good as missing: the resync rebuilds it over the ConfigMap
-    return Active(in_force, pauses, ledgers, shelf, trouble)
+    return Active(in_force, pauses, ledgers, shelf, trouble, author)
 
 
 def policy_data(document: Policy, author: str) -> dict[str, str]:

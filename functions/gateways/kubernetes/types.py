@@ -191,6 +191,26 @@ class ConfigMap(msgspec.Struct, frozen=True):
     data: dict[str, str] | None = None
 
 
+class ObjectReference(msgspec.Struct, frozen=True):
+    kind: str = ""
+    name: str = ""
+    uid: str | None = ""
+
+
+class Event(msgspec.Struct, frozen=True, rename="camel"):
+    """A core/v1 Event, as ``kubectl describe`` shows it."""
+
+    metadata: Meta = Meta()
+    involved_object: ObjectReference = ObjectReference()
+    type: str | None = ""
+    reason: str | None = ""
+    message: str | None = ""
+    count: int | None = None
+    first_timestamp: datetime | None = None
+    last_timestamp: datetime | None = None
+    reporting_component: str | None = ""
+
+
 T = TypeVar("T")
 
 
