@@ -12,7 +12,7 @@ from infra.local.cluster.resources import PODS
 from infra.local.cluster.routing import Target, target_of, verb_of
 from infra.local.cluster.watch import WatchStream
 from infra.local.cluster.world import World
-from infra.local.cluster.writing import create, decode, patch, remove, replace
+from infra.local.cluster.writing import create, decode_json, patch, remove, replace
 
 
 def verb(call: Call) -> str:
@@ -92,7 +92,7 @@ def _unknown_dry_run(call: Call) -> Refusal:
 
 
 def _bind(world: World, target: Target, call: Call) -> Answer:
-    body: Any = decode(call) or {}
+    body: Any = decode_json(call) or {}
     node = (body.get("target") or {}).get("name")
     pod = world.store.get(PODS, target.namespace, target.name)
     if pod is None:
@@ -113,7 +113,7 @@ def _bind(world: World, target: Target, call: Call) -> Answer:
 
 
 def _review(world: World, call: Call) -> Answer:
-    review: Any = decode(call)
+    review: Any = decode_json(call)
     if not isinstance(review, dict):
         raise refusals.bad_request("the body is not a SelfSubjectAccessReview")
     attributes = (review.get("spec") or {}).get("resourceAttributes") or {}

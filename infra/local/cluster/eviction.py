@@ -29,7 +29,7 @@ from infra.local.cluster.resources import PDBS, PODS
 from infra.local.cluster.routing import Target
 from infra.local.cluster.selectors import selects
 from infra.local.cluster.world import World
-from infra.local.cluster.writing import decode
+from infra.local.cluster.writing import decode_json
 
 MAX_DISRUPTED_PODS = 2000
 VIOLATES = "Cannot evict pod as it would violate the pod's disruption budget."
@@ -40,7 +40,7 @@ MORE_THAN_ONE = (
 
 
 def evict(world: World, target: Target, call: Call) -> Answer:
-    body = decode(call)
+    body = decode_json(call)
     if not isinstance(body, dict):
         raise refusals.bad_request("the body is not an Eviction")
     options = _options(target, call, body)

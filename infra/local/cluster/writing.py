@@ -60,10 +60,15 @@ def decode(call: Call) -> Any:
         raise refusals.bad_request(f"the body is not JSON: {problem}") from None
 
 
-def _decode_object(call: Call, resource: Resource) -> Object:
-    if call.content_type.split(";")[0].strip() not in (JSON, ""):
+def decode_json(call: Call) -> Any:
+    """As `decode`, for requests whose body may be JSON and nothing else."""
+    if call.body and call.content_type.split(";")[0].strip() not in (JSON, ""):
         raise refusals.unsupported_media_type([JSON])
-    item = decode(call)
+    return decode(call)
+
+
+def _decode_object(call: Call, resource: Resource) -> Object:
+    item = decode_json(call)
     if not isinstance(item, dict):
         raise refusals.bad_request("the body is not an object of a kind")
     kind, version = item.get("kind") or resource.kind, item.get("apiVersion")
@@ -287,7 +292,7 @@ def remove(world: World, target: Target, call: Call) -> Answer:
     item = world.store.get(resource, target.namespace, target.name)
     if item is None:
         raise refusals.not_found(resource, target.name)
-    body = decode(call)
+    body = decode_json(call)
     options = DeleteOptions.read(body)
     grace = call.query.get("gracePeriodSeconds")
     if grace is not None and body is None:
