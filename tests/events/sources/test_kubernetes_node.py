@@ -69,6 +69,7 @@ def test_a_heartbeat_changes_nothing_in_what_is_said() -> None:
         ("aws:///us-east-1a/i-0123456789abcdef0", "i-0123456789abcdef0"),
         ("aws:///eu-west-1b/i-1234567", "i-1234567"),
         ("aws:///us-east-1a/fargate-ip-10-0-0-1", ""),
+        ("aws:///us-east-1a/i-0123456789abcdef0-and-more", ""),
         ("gce://my-project/us-central1-a/i-0123456789abcdef0", ""),
         ("kind://docker/kind/kind-worker", ""),
         ("", ""),
