@@ -21,7 +21,7 @@ from events.cloudevent import CloudEvent
 from events.conditions import Rule
 from events.decoding import EARLIEST, LATEST, decode
 from events.errors import MalformedEvent
-from events.kubernetes_object import DELETED, Reference, change_of, from_raw
+from events.kubernetes_object import ADDED, DELETED, Reference, change_of, from_raw
 from events.node_facts import DECODER, ConditionLike, NodeFacts, NodeLike
 from events.notice import Cause, Identity, Kind, Notice, Reading, Severity, evidence
 
@@ -29,6 +29,7 @@ __all__ = ["NodeFacts", "from_raw", "notices_of", "read"]
 
 SOURCE = "kubernetes.node"
 CHANGED = "node-changed"
+NEW = "node-added"
 GONE = "node-deleted"
 
 INCIDENTS_ANNOTATION = "groundcrew.dev/incidents"
@@ -56,6 +57,9 @@ def read(event: CloudEvent) -> Reading:
     notices, unknown = notices_of(node), _unknown_conditions(node)
     if notices:
         return Reading(notices, skipped=unknown)
+    if change.verb == ADDED:
+        # Well as it looks, its machine may be one that is known to be sick, under a new Node.
+        return Reading((_look(_identity(node), NEW, "the Node object is new"),), skipped=unknown)
     well = f"nothing is wrong with node {node.metadata.name}"
     return Reading(declined="; ".join((well, *unknown)))
 
