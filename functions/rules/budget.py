@@ -29,13 +29,20 @@ class Sizes(msgspec.Struct, frozen=True):
 
 
 def allot(
-    wanted: Iterable[Place], out: Iterable[Place], sizes: Sizes, rule: policy.Budget
+    wanted: Iterable[Place],
+    out: Iterable[Place],
+    sizes: Sizes,
+    rule: policy.Budget,
+    cluster_only: Iterable[Place] = (),
 ) -> dict[str, str]:
     """For each wanted machine, in the order given: empty when it may go, else what is used up.
 
-    A machine that is out already may always go (it takes no further place).
+    A machine that is out already takes no further place. ``cluster_only`` are those whose place
+    is reserved in the cluster's ledger and not (yet) in their pool's: whoever reserves writes
+    the two one after the other, and may lose the second race.
     """
     taken = {place.machine: place for place in out}
+    counted = {place.machine for place in cluster_only} | taken.keys()
     pools = Counter(place.pool for place in taken.values())
     domains = Counter(domain for place in taken.values() for domain in place.domains)
     shares = {domain.label: domain.share for domain in rule.domains}
@@ -47,8 +54,8 @@ def allot(
             continue
         pool_limit = rule.pool.of(sizes.pools.get(place.pool, 0), at_least=1)
         refused = ""
-        if len(taken) >= cluster_limit:
-            refused = f"budget of the cluster: {len(taken)} of {cluster_limit} nodes are out"
+        if place.machine not in counted and len(counted) >= cluster_limit:
+            refused = f"budget of the cluster: {len(counted)} of {cluster_limit} nodes are out"
         elif pools[place.pool] >= pool_limit:
             refused = (
                 f"budget of pool {place.pool}: {pools[place.pool]} of {pool_limit} nodes are out"
@@ -65,6 +72,7 @@ def allot(
         answers[place.machine] = refused
         if not refused:
             taken[place.machine] = place
+            counted.add(place.machine)
             pools[place.pool] += 1
             domains.update(place.domains)
     return answers

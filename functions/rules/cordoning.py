@@ -36,8 +36,8 @@ ACTED = (Severity.CORDON.value, Severity.EVICT.value)
 class NodeFacts:
     view: NodeView
     notices: tuple[Notice, ...] = ()
-    inherited: str | None = None
-    """The ledger's copy of the machine's record."""
+    inherited: Machine | None = None
+    """What the ledger remembers of the machine."""
 
 
 @dataclass(frozen=True)
@@ -81,7 +81,7 @@ class Plan:
         return tuple(d for v in self.verdicts for d in v.decisions)
 
 
-class _Wish(NamedTuple):
+class Wish(NamedTuple):
     """What one incident asks for now."""
 
     severity: Severity
@@ -121,7 +121,7 @@ class _Origin(enum.Enum):
     """Where a node's record was read."""
 
     NODE = "its annotation"
-    INHERITED = "the ledger: the machine is known, the Node is new or was stripped"
+    LEDGER = "the ledger: the machine is known, the Node says nothing"
     REPAIRED = "the ledger: the annotation is damaged"
 
 
@@ -137,7 +137,7 @@ class _Ears:
     accused: frozenset[str] = frozenset()
     """Keys of the incidents that were accused just now."""
     decisions: list[Decision] = field(default_factory=list)
-    wishes: dict[str, _Wish] = field(default_factory=dict)
+    wishes: dict[str, Wish] = field(default_factory=dict)
     held: dict[str, str] = field(default_factory=dict)
     """What keeps us from acting: category -> sentence."""
     due: list[datetime] = field(default_factory=list)
@@ -167,22 +167,18 @@ class _Ears:
 def _hear(facts: NodeFacts, ledgers: Mapping[str, Ledger], policy: Policy, now: datetime) -> _Ears:
     view = facts.view
     try:
-        before, origin = _record_of(facts)
+        record, origin = _record_of(facts)
     except incidents.Unreadable as problem:
         empty = Record(machine=view.machine)
         return _Ears(facts, empty, empty, unreadable=str(problem))
-    record = before
+    before = Record(machine=view.machine) if origin is _Origin.LEDGER else record
     ears = _Ears(facts, before, record, origin=origin)
-    if origin is _Origin.INHERITED:
+    if origin is _Origin.LEDGER and facts.inherited and facts.inherited.uid != view.uid:
         ears.say(Action.OPEN, "the machine registered again; its incidents are inherited")
     cordon = record.cordon
     if cordon is not None and not view.unschedulable:
-        if origin is _Origin.INHERITED:
-            # A Node made anew is schedulable because it is new, not because somebody decided so.
-            record = msgspec.structs.replace(record, cordon=None)
-        else:
-            ears.loose_label = cordon.lb
-            record = _dismiss(ears, record, policy, now)
+        ears.loose_label = cordon.lb
+        record = _dismiss(ears, record, policy, now)
     record = incidents.hear(record, view, facts.notices, policy, now)
     ears.accused = frozenset(
         f"{n.source}/{n.check}" + (f"/{n.ref}" if n.ref else "")
@@ -201,9 +197,12 @@ def _record_of(facts: NodeFacts) -> tuple[Record, _Origin]:
     except incidents.Unreadable as problem:
         trouble, record = problem, Record(machine=view.machine)
     if facts.inherited and (trouble or view.incidents is None):
-        # With the annotation merely damaged, our cordon is still ours and still on the node.
-        kept = incidents.decode(facts.inherited)
-        return kept, _Origin.REPAIRED if trouble else _Origin.INHERITED
+        kept = incidents.decode(facts.inherited.record)
+        if trouble:  # merely damaged: our cordon is still ours, and still on the node
+            return kept, _Origin.REPAIRED
+        # A Node made anew is schedulable because it is new, and one that our patch never reached
+        # was not cordoned by us: the incidents are inherited, the mark is not.
+        return msgspec.structs.replace(kept, cordon=None, held=()), _Origin.LEDGER
     if trouble:
         raise trouble
     return record, _Origin.NODE
@@ -211,7 +210,7 @@ def _record_of(facts: NodeFacts) -> tuple[Record, _Origin]:
 
 def _dismiss(ears: _Ears, record: Record, policy: Policy, now: datetime) -> Record:
     for incident in record.open:
-        wish = _wish(incident, ears.view, policy, now)
+        wish = wish_of(incident, ears.view, policy, now)
         if wish.severity < Severity.CORDON:
             continue
         dismissed = msgspec.structs.replace(
@@ -263,22 +262,15 @@ def _settle(ears: _Ears, ledgers: Mapping[str, Ledger], policy: Policy, now: dat
         return ears
     found = ledgers.get(ears.view.pool)
 
-    def in_doubt(incident: Incident) -> bool:
-        check = found.check(incident.check) if found and _counts(incident) else None
-        return bool(
-            check
-            and check.opened
-            and check.opened - policy.breaker.within <= incident.first
-            and (check.is_open or (check.closed and incident.first <= check.closed))
-        )
-
-    record, due = recovery.settle(ears.record, ears.view, policy, now, in_doubt)
+    record, due = recovery.settle(
+        ears.record, ears.view, policy, now, lambda incident: in_doubt(incident, found, policy)
+    )
     if due:
         ears.due.append(due)
     known = {(i.key, i.first) for i in ears.before.incidents}
     for incident in record.incidents:
         if incident.open:
-            wish = _wish(incident, ears.view, policy, now)
+            wish = wish_of(incident, ears.view, policy, now)
             ears.wishes[incident.key] = wish
             if wish.due:
                 ears.due.append(wish.due)
@@ -293,7 +285,18 @@ def _settle(ears: _Ears, ledgers: Mapping[str, Ledger], policy: Policy, now: dat
     return ears
 
 
-def _opened(incident: Incident, wish: _Wish, now: datetime) -> str:
+def in_doubt(incident: Incident, found: Ledger | None, policy: Policy) -> bool:
+    """Whether the incident was opened while the breaker of its check was open, or about to."""
+    check = found.check(incident.check) if found and _counts(incident) else None
+    return bool(
+        check
+        and check.opened
+        and check.opened - policy.breaker.within <= incident.first
+        and (check.is_open or (check.closed and incident.first <= check.closed))
+    )
+
+
+def _opened(incident: Incident, wish: Wish, now: datetime) -> str:
     words = f"{incident.source} says {incident.check}"
     if incident.reason and incident.reason != incident.check:
         words += f" ({incident.reason})"
@@ -304,7 +307,7 @@ def _opened(incident: Incident, wish: _Wish, now: datetime) -> str:
     return words
 
 
-def _wish(incident: Incident, view: NodeView, policy: Policy, now: datetime) -> _Wish:
+def wish_of(incident: Incident, view: NodeView, policy: Policy, now: datetime) -> Wish:
     """What the incident asks for at ``now``, and when it asks for more."""
     words = (incident.source, incident.check, incident.reason, incident.cause.value)
     shadow = policy.shadows(*words, view.pool)
@@ -327,7 +330,7 @@ def _wish(incident: Incident, view: NodeView, policy: Policy, now: datetime) -> 
             severity, due = Severity.WATCH, acts_at
     if incident.severity is Severity.WATCH:
         severity, due = Severity.WATCH, None
-    return _Wish(severity, voluntary, due, shadow)
+    return Wish(severity, voluntary, due, shadow)
 
 
 def _reserve(
@@ -348,13 +351,10 @@ def _reserve(
         return {}, facts.cluster
     places = {ears.view.machine: _place(ears.view, policy) for ears, _ in asking}
     out = list(facts.out)
-    for found in (*ledgers.values(), *((facts.cluster,) if facts.cluster else ())):
-        out += (
-            budget.Place(machine, r.pool, r.domains)
-            for machine, r in ledger.live(found, now).items()
-        )
     for found in ledgers.values():
+        out += _places(ledger.live(found, now))
         out += (budget.Place(machine, found.pool) for machine in found.others)
+    half = _places(ledger.live(facts.cluster, now)) if facts.cluster else []
     forced = [places[e.view.machine] for e, voluntary in asking if not voluntary]
     free = [(e, v) for e, v in asking if v]
     sizes = budget.Sizes(
@@ -372,9 +372,9 @@ def _reserve(
             )
     ready.sort(key=lambda e: (-_worst(e).rank, min(i.first for i in e.record.open)))
     answers |= budget.allot(
-        [places[e.view.machine] for e in ready], [*out, *forced], sizes, policy.budget
+        [places[e.view.machine] for e in ready], [*out, *forced], sizes, policy.budget, half
     )
-    cluster = facts.cluster
+    cluster = _without_unused(facts.cluster, answers, out)
     for ears, _ in asking:
         machine = ears.view.machine
         if answers[machine] or any(p.machine == machine for p in facts.out):
@@ -395,6 +395,25 @@ def _reserve(
                 cluster, reservations={**ledger.live(cluster, now), machine: made}
             )
     return answers, cluster
+
+
+def _places(reservations: Mapping[str, Reservation]) -> list[budget.Place]:
+    return [budget.Place(machine, r.pool, r.domains) for machine, r in reservations.items()]
+
+
+def _without_unused(
+    cluster: Ledger | None, answers: Mapping[str, str], out: Iterable[budget.Place]
+) -> Ledger | None:
+    """The cluster's ledger without the places that we took in an earlier try and may not use:
+    refused now, and out of service for no other reason."""
+    if cluster is None:
+        return None
+    used = {place.machine for place in out}
+    unused = {m for m in cluster.reservations if answers.get(m) and m not in used}
+    if not unused:
+        return cluster
+    kept = {m: r for m, r in cluster.reservations.items() if m not in unused}
+    return msgspec.structs.replace(cluster, reservations=kept)
 
 
 def _ask(
@@ -429,7 +448,7 @@ def _ask(
 def _hold(
     ears: _Ears,
     incident: Incident,
-    wish: _Wish,
+    wish: Wish,
     found: Ledger | None,
     facts: Facts,
     policy: Policy,
@@ -630,7 +649,7 @@ def _keep_machine(verdict: Verdict, ledgers: dict[str, Ledger], now: datetime) -
         text = incidents.encode(record)
         if known and known.record == text:
             return
-        kept = Machine(node=verdict.view.name, seen=now, record=text)
+        kept = Machine(node=verdict.view.name, seen=now, record=text, uid=verdict.view.uid)
         ledgers[verdict.view.pool] = msgspec.structs.replace(
             found, machines={**found.machines, machine: kept}
         )

@@ -38,7 +38,10 @@ class Machine(msgspec.Struct, frozen=True, omit_defaults=True):
     node: str
     seen: datetime
     record: str
-    """The node's incidents annotation, as last written."""
+    """The node's incidents annotation, as it was to be written: the ledger comes first, so that
+    what it says may have never reached the node."""
+    uid: str = ""
+    """UID of the Node that it was written for."""
 
 
 class Pending(msgspec.Struct, frozen=True, omit_defaults=True):

@@ -64,3 +64,19 @@ def test_a_machine_that_is_out_already_needs_no_further_place() -> None:
     out = [Place("m", "a")]
     rule = parse("version: 1").budget
     assert allot(out, out, Sizes(10, {"a": 10}), rule) == {"m": ""}
+
+
+def test_a_place_that_was_reserved_in_the_clusters_ledger_alone_is_none_in_the_pool() -> None:
+    rule = parse("version: 1").budget
+    full = [Place("a", "p"), Place("b", "p")]
+    half = [Place("c", "p")]
+    refused = allot([Place("c", "p")], full, Sizes(1000, {"p": 20}), rule, half)
+    assert "pool p: 2 of 2" in refused["c"]
+
+
+def test_it_counts_for_the_cluster_and_its_own_machine_needs_no_other() -> None:
+    rule = parse("version: 1").budget
+    half = [Place("c", "p")]
+    answers = allot([Place("c", "p"), Place("d", "p")], [], Sizes(20, {"p": 20}), rule, half)
+    assert answers["c"] == ""
+    assert "cluster: 1 of 1" in answers["d"]

@@ -257,6 +257,19 @@ class TestBudget:
         assert interruption.unschedulable is True
         assert fault.unschedulable is None
 
+    def test_a_place_taken_in_vain_is_given_back(self) -> None:
+        mine = ledger.Reservation("n1", NOW + minutes(2), pool="gpu")
+        other = ledger.Reservation("n0", NOW + minutes(2), pool="gpu")
+        plan = run(
+            node(),
+            notice(),
+            pool=rebuilt(4, reservations={"m": other}),
+            cluster=Ledger(rebuilt=NOW, reservations={node().machine: mine, "m": other}),
+        )
+        assert only(plan).state == "held"
+        assert plan.cluster is not None
+        assert list(plan.cluster.reservations) == ["m"]
+
     def test_without_a_ledger_nothing_voluntary_is_done(self) -> None:
         for pool, cluster in ((Ledger(pool="gpu", size=9), Ledger()), (rebuilt(), None)):
             held = only(run(node(), notice(), pool=pool, cluster=cluster))
@@ -397,11 +410,18 @@ class TestIdentity:
 
     def test_a_node_that_registers_again_as_the_same_machine_inherits(self) -> None:
         first = run(node(), notice())
-        kept = first.ledgers["gpu"].machines["aws:///us-east-1a/i-n1"].record
+        kept = first.ledgers["gpu"].machines["aws:///us-east-1a/i-n1"]
         anew = node(uid="uid-anew")
         plan = run(anew, inherited=kept, at=NOW + minutes(3))
         assert only(plan).unschedulable is True
         assert only(plan).record.open[0].first == NOW
+
+    def test_a_node_that_our_patch_never_reached_is_not_called_ours(self) -> None:
+        first = run(node(), notice())
+        kept = first.ledgers["gpu"].machines["aws:///us-east-1a/i-n1"]
+        humans = run(node(unschedulable=True), notice(), inherited=kept)
+        assert only(humans).record.cordon.theirs
+        assert "open" in actions(humans)
 
     def test_a_new_machine_under_the_old_name_never_does(self) -> None:
         marked = after(only(run(node(), notice())), provider_id="aws:///us-east-1a/i-other")
@@ -411,7 +431,7 @@ class TestIdentity:
 
     def test_a_damaged_annotation_is_restored_from_the_ledger(self) -> None:
         first = run(node(), notice())
-        kept = first.ledgers["gpu"].machines["aws:///us-east-1a/i-n1"].record
+        kept = first.ledgers["gpu"].machines["aws:///us-east-1a/i-n1"]
         damaged = after(only(first), incidents='{"v":1,"incid')
         verdict = only(run(damaged, inherited=kept, at=NOW + minutes(1)))
         assert verdict.changed

@@ -1,0 +1,324 @@
+"""Which nodes are drained, stopped or left alone, and what one call's work makes of a drain.
+
+Pure. What is done with each pod is for `rules.drain_plan`; doing it is for `steps.evict`.
+"""
+
+import enum
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+
+import msgspec
+
+from events.notice import Kind, Severity
+from functions.rules import drain_state, incidents
+from functions.rules.decision import Action, Decision
+from functions.rules.drain_state import DrainState, State
+from functions.rules.node_view import NodeView
+from functions.rules.policy import Drain
+
+FUNCTION = "drain"
+TICK = timedelta(seconds=5)
+"""How often the clock wakes drain."""
+PATIENCE = timedelta(seconds=30)
+"""How long a disruption budget may hold everything up before the drain is said to be blocked:
+replacements take a while to be ready."""
+_LOOK_AT_DRAINED = timedelta(minutes=5)
+_LOSSES = (Kind.MAINTENANCE, Kind.INTERRUPTION, Kind.TERMINATION)
+
+
+class Ended(enum.StrEnum):
+    EMPTY = "empty"
+    """Nothing is left but what is ignored, by a list taken after the last pod went."""
+    UNFINISHED = "unfinished"
+    STOPPED = "stopped"
+    """The node is not ours to drain any more: see `Result.why`."""
+    NODE_GONE = "node gone"
+
+
+@dataclass(frozen=True)
+class Blocker:
+    pod: str
+    why: str
+    lasting: bool
+    """It will not change by waiting."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Result:
+    """What came of one call's work on a node."""
+
+    ended: Ended
+    why: str = ""
+    evicted: tuple[str, ...] = ()
+    """Pods whose eviction was accepted in this call."""
+    deleted: tuple[str, ...] = ()
+    """Pods deleted past their budgets in this call."""
+    went: int = 0
+    """Pods that were there and are gone."""
+    leaving: tuple[str, ...] = ()
+    held: Mapping[str, datetime | None] = field(default_factory=dict)
+    """Gangs that wait for their notice, and until when."""
+    blocked: tuple[Blocker, ...] = ()
+    returned: Mapping[str, int] = field(default_factory=dict)
+
+    @property
+    def moved(self) -> bool:
+        return bool(self.evicted or self.deleted or self.went)
+
+
+@dataclass(frozen=True, kw_only=True)
+class NodeFacts:
+    view: NodeView
+    annotation: str | None = None
+    """Our annotation, as read."""
+    carries_us: bool = False
+    """Pods of our own namespace run there."""
+    paused: str = ""
+    """Why nothing may be done there now."""
+
+
+def state_of(node: NodeFacts) -> tuple[DrainState | None, str]:
+    """The drain of this boot of this machine, if there is one, and what was wrong with the
+    annotation, if something was."""
+    if node.annotation is None:
+        return None, ""
+    try:
+        found = drain_state.decode(node.annotation)
+    except drain_state.Unreadable as problem:
+        return None, f"the annotation was unreadable ({problem}), so it begins anew"
+    view = node.view
+    if not found.belongs_to(provider_id=view.provider_id, uid=view.uid, boot=view.boot_id):
+        return None, ""
+    return found, ""
+
+
+def refusal(view: NodeView) -> str:
+    """Why the node is not to be drained; empty when it is: out of service by our mark, with an
+    incident that asks for eviction."""
+    if view.opted_out:
+        return "the node is opted out"
+    if not view.unschedulable:
+        return "the node was uncordoned"
+    if view.state != Severity.EVICT.value:
+        return f"nothing asks for it any more (state {view.state or 'none'})"
+    try:
+        record = incidents.read(view)
+    except incidents.Unreadable as problem:
+        return f"the incidents annotation is unreadable: {problem}"
+    return "" if record.cordon else "the node is not marked as cordoned for an incident"
+
+
+def lost_at(view: NodeView) -> datetime | None:
+    """When the cloud takes the machine, as far as its open incidents say so."""
+    record = incidents.read(view)
+    deadlines = (i.deadline for i in record.open if i.kind in _LOSSES)
+    return min((d for d in deadlines if d is not None), default=None)
+
+
+def last_resort_at(started: datetime, lost: datetime | None, policy: Drain) -> datetime | None:
+    """From when on blocked pods are deleted; None: never."""
+    times = []
+    if policy.deadline is not None and policy.past_deadline == "delete":
+        times.append(started + policy.deadline)
+    if lost is not None and policy.before_loss:
+        times.append(lost - policy.before_loss)
+    return min(times, default=None)
+
+
+def decide(
+    nodes: Sequence[NodeFacts], policy: Drain, now: datetime, woken_for: Iterable[str] = ()
+) -> list[Decision]:
+    """One decision for each node that a drain is about: START_DRAIN, EVICT (go on), STOP_DRAIN,
+    HOLD, or NOTHING (not yet worth looking at again). Nodes that an event named are looked at."""
+    named = frozenset(woken_for)
+    busy = [n.view.name for n in nodes if not n.carries_us and _is_busy(n)]
+    ours = sorted(n.view.name for n in nodes if n.carries_us and _is_busy(n))
+    decisions = []
+    for node in nodes:
+        state, trouble = state_of(node)
+        decision = _decide(node, state, trouble, now, node.view.name in named)
+        if decision is None:
+            continue
+        acts = decision.action in (Action.START_DRAIN, Action.EVICT)
+        if acts and node.carries_us and not _is_urgent(node, now):
+            before = busy or [name for name in ours if name < node.view.name]
+            if before:
+                decision = msgspec.structs.replace(
+                    decision,
+                    action=Action.HOLD,
+                    reason=f"groundcrew itself runs here: {len(before)} nodes go first",
+                    blocked_by=tuple(before[:3]),
+                    look_again=now + TICK,
+                )
+        decisions.append(decision)
+    return decisions
+
+
+def _decide(
+    node: NodeFacts, state: DrainState | None, trouble: str, now: datetime, named: bool
+) -> Decision | None:
+    view = node.view
+
+    def decision(
+        action: Action, reason: str, look_again: datetime | None = None, by: str = ""
+    ) -> Decision:
+        return Decision(
+            function=FUNCTION,
+            action=action,
+            node=view.name,
+            pool=view.pool,
+            reason=reason,
+            blocked_by=(by,) if by else (),
+            look_again=look_again,
+        )
+
+    running = state is not None and state.state in (State.DRAINING, State.BLOCKED)
+    if why := refusal(view):
+        return decision(Action.STOP_DRAIN, f"the drain stops: {why}") if running else None
+    if node.paused:
+        return decision(Action.HOLD, node.paused, now + TICK, by=node.paused)
+    if state is None or state.state is State.STOPPED:
+        reason = "its incidents ask for eviction"
+        return decision(Action.START_DRAIN, f"{reason}; {trouble}" if trouble else reason)
+    if named or is_due(state, now):
+        return decision(Action.EVICT, "the drain goes on")
+    return decision(Action.NOTHING, "not due yet", next_look(state, now))
+
+
+def _is_busy(node: NodeFacts) -> bool:
+    """Whether it asks for a drain and is not drained."""
+    state, _ = state_of(node)
+    return not refusal(node.view) and (state is None or state.state is not State.DRAINED)
+
+
+def _is_urgent(node: NodeFacts, now: datetime) -> bool:
+    """The machine goes away whether its turn has come or not."""
+    lost = lost_at(node.view)
+    return lost is not None and lost - now < timedelta(minutes=15)
+
+
+def interval(state: DrainState, now: datetime) -> timedelta:
+    """How often the node is looked at: the less happens, the less often. Follows from the
+    annotation alone, so that looking needs no write."""
+    if state.state is State.DRAINED:
+        return _LOOK_AT_DRAINED
+    if state.state is State.DRAINING:
+        return TICK
+    since = now - state.changed
+    if since < timedelta(minutes=1):
+        return TICK
+    return timedelta(seconds=15) if since < timedelta(minutes=10) else timedelta(seconds=30)
+
+
+def is_due(state: DrainState, now: datetime) -> bool:
+    """Whether this tick is the one in which the node is to be looked at."""
+    if now < state.changed:
+        return True
+    return (now - state.changed) % interval(state, now) < TICK
+
+
+def next_look(state: DrainState, now: datetime) -> datetime:
+    every = interval(state, now)
+    return now + every - max(now - state.changed, timedelta(0)) % every
+
+
+def begin(view: NodeView, policy: Drain, now: datetime) -> DrainState:
+    return DrainState(
+        state=State.DRAINING,
+        started=now,
+        changed=now,
+        provider_id=view.provider_id,
+        uid=view.uid,
+        boot=view.boot_id,
+        deadline=now + policy.deadline if policy.deadline else None,
+        look_again=now + TICK,
+    )
+
+
+def stop(state: DrainState, now: datetime) -> DrainState:
+    return msgspec.structs.replace(
+        state, state=State.STOPPED, changed=now, look_again=None, blocked_by=()
+    )
+
+
+def conclude(
+    view: NodeView, before: DrainState, result: Result, warned: Iterable[str], now: datetime
+) -> tuple[DrainState, Decision]:
+    """What the drain has become, and what is to be said about it. The state equals ``before``
+    (but for times of looking) when nothing is new."""
+    state = msgspec.structs.replace(
+        before,
+        evicted=before.evicted + len(result.evicted) + len(result.deleted),
+        returned=dict(result.returned),
+        warned=tuple(sorted({*before.warned, *warned})),
+        changed=now if result.moved else before.changed,
+    )
+    decision = Decision(
+        function=FUNCTION, action=Action.WAIT, node=view.name, pool=view.pool, reason=""
+    )
+    if result.ended is Ended.STOPPED:
+        said = f"the drain stops: {result.why}"
+        return stop(state, now), _say(decision, Action.STOP_DRAIN, said)
+    if result.ended is Ended.NODE_GONE:
+        return state, _say(decision, Action.NOTHING, result.why)
+    if result.ended is Ended.EMPTY:
+        if before.state is not State.DRAINED:
+            state = msgspec.structs.replace(state, state=State.DRAINED, changed=now, blocked_by=())
+        state = msgspec.structs.replace(state, look_again=next_look(state, now))
+        said = f"no workload is left; {state.evicted} pods were evicted"
+        return state, _say(decision, Action.DRAINED, said, look_again=state.look_again)
+    by = explain(result.blocked)
+    if _is_blocked(result, before, now):
+        new, said = State.BLOCKED, f"blocked: {'; '.join(by)}"
+    else:
+        new, said = State.DRAINING, _progress(result)
+        by = explain(b for b in result.blocked if b.lasting)
+    changed = now if new is not before.state else state.changed
+    state = msgspec.structs.replace(state, state=new, changed=changed, blocked_by=by)
+    look = min([next_look(state, now), *(u for u in result.held.values() if u and u > now)])
+    state = msgspec.structs.replace(state, look_again=look)
+    return state, _say(decision, Action.WAIT, said, blocked_by=by, look_again=look)
+
+
+def explain(blocked: Iterable[Blocker]) -> tuple[str, ...]:
+    """Sentences for people: each cause once, with the pods that it holds."""
+    by_why: dict[str, list[str]] = defaultdict(list)
+    for blocker in blocked:
+        by_why[blocker.why].append(blocker.pod)
+    return drain_state.blockers(f"{_some(found)} {why}" for why, found in by_why.items())
+
+
+def _some(found: list[str]) -> str:
+    names = sorted(found)
+    if len(names) <= 2:
+        return f"{' and '.join(names)}:"
+    return f"{len(names)} pods ({', '.join(names[:2])}, ...):"
+
+
+def _is_blocked(result: Result, before: DrainState, now: datetime) -> bool:
+    if not result.blocked or result.moved or result.leaving or result.held:
+        return False
+    return (
+        all(b.lasting for b in result.blocked)
+        or before.state is State.BLOCKED
+        or now - before.changed >= PATIENCE
+    )
+
+
+def _progress(result: Result) -> str:
+    words = []
+    if result.leaving:
+        words.append(f"{len(result.leaving)} pods are leaving")
+    if result.held:
+        until = min((u for u in result.held.values() if u), default=None)
+        time = f" until {until:%H:%M:%S}Z" if until else ""
+        words.append(f"{', '.join(sorted(result.held))} is warned{time}")
+    if result.blocked:
+        words.append(f"{len(result.blocked)} pods may not go yet")
+    return "; ".join(words) or "the rest is for the next look"
+
+
+def _say(decision: Decision, action: Action, reason: str, **more: object) -> Decision:
+    return msgspec.structs.replace(decision, action=action, reason=reason, **more)
