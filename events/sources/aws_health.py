@@ -17,13 +17,8 @@ nothing is guessed. No ``statusCode``: the event may be the one that says that a
 nothing more than watching follows. No ``startTime``: it is not known when, so the same.
 """
 
-import csv
-import fnmatch
-import functools
 import re
-from collections.abc import Iterator
 from datetime import UTC, datetime
-from importlib import resources
 from typing import Literal, NamedTuple
 
 import msgspec
@@ -31,7 +26,8 @@ import msgspec
 from events import decoding
 from events.cloudevent import CloudEvent
 from events.errors import MalformedEvent
-from events.notice import Cause, Identity, Kind, Notice, Reading, Severity, evidence
+from events.notice import Identity, Kind, Notice, Reading, Severity, evidence
+from events.sources.aws_health_codes import meaning
 from events.sources.ec2 import INSTANCE_ID
 from events.sources.eventbridge import Envelope
 
@@ -58,17 +54,6 @@ class Detail(msgspec.Struct, frozen=True, rename="camel"):
     page: str | None = None
     total_pages: str | None = None
     backup_event: Literal["true", "false"] | None = None
-
-
-class Meaning(NamedTuple):
-    """One line of the table: the first that matches code and category holds."""
-
-    code: str
-    category: str
-    kind: Kind
-    severity: Severity
-    cause: Cause
-    why: str
 
 
 _DECODER = msgspec.json.Decoder(Envelope[Detail])
@@ -118,16 +103,6 @@ def health_time(text: str, field: str) -> datetime:
     except ValueError as problem:
         raise MalformedEvent(field, f"{text!r}: {problem}") from problem
     return decoding.plausible(found, field=field)
-
-
-@functools.cache
-def meaning(code: str, category: str) -> Meaning:
-    """What an event of this type asks for."""
-    return next(
-        line
-        for line in _table()
-        if fnmatch.fnmatchcase(code, line.code) and fnmatch.fnmatchcase(category, line.category)
-    )
 
 
 _TIME = re.compile(r"(?:[A-Za-z]+, *)?(\d{1,2}) ([A-Z][a-z]{2}) (\d{4}) (\d\d):(\d\d):(\d\d) GMT")
@@ -234,21 +209,3 @@ def _identity(value: str, owner: _Owner) -> Identity | None:
     if not INSTANCE_ID.fullmatch(value):
         return None
     return Identity(instance_id=value, account=account, region=region)
-
-
-@functools.cache
-def _table() -> tuple[Meaning, ...]:
-    return tuple(_lines())
-
-
-def _lines() -> Iterator[Meaning]:
-    text = resources.files("events.sources").joinpath("aws_health.csv").read_text()
-    for line in csv.DictReader(text.splitlines()):
-        yield Meaning(
-            line["code"],
-            line["category"],
-            Kind(line["kind"]),
-            Severity(line["severity"]),
-            Cause(line["cause"]),
-            line["why"],
-        )

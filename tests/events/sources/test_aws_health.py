@@ -14,6 +14,7 @@ from events import recording, registry
 from events.errors import MalformedEvent
 from events.notice import EVIDENCE_BYTES, Kind, Notice, Reading, Severity
 from events.sources import aws_health
+from events.sources.aws_health_codes import meaning
 
 RECORDED = Path(recording.__file__).parent / "recorded" / "aws_health"
 
@@ -55,7 +56,7 @@ def test_pages_in_any_order_speak_each_for_their_own_entities() -> None:
 
 
 def test_the_copy_of_a_backup_region_is_the_same_message_about_the_same_machine() -> None:
-    (first,) = _read(_envelope("instance_retirement_scheduled_arn_entity")).notices
+    (first,) = _read(_envelope("instance_stop_scheduled")).notices
     (again,) = _read(_envelope("backup_region_copy")).notices
     assert again == first
 
@@ -165,11 +166,11 @@ def test_a_time_that_is_none_is_refused_by_its_field(text: str) -> None:
     ],
 )
 def test_a_scheduled_change_asks_for_what_the_table_says(code: str, severity: str) -> None:
-    means = aws_health.meaning(code, "scheduledChange")
+    means = meaning(code, "scheduledChange")
     assert (means.kind, means.severity) == (Kind.MAINTENANCE, severity)
 
 
 def test_an_issue_is_watched_whatever_its_code() -> None:
-    for code in ("AWS_EC2_INSTANCE_AUTO_RECOVERY_FAILURE", "AWS_EC2_INSTANCE_RETIREMENT_ISSUE"):
-        means = aws_health.meaning(code, "issue")
+    for code in ("AUTO_RECOVERY_FAILURE", "RETIREMENT_ISSUE", "NETWORK_CONNECTIVITY_ISSUE"):
+        means = meaning(f"AWS_EC2_INSTANCE_{code}", "issue")
         assert (means.kind, means.severity) == (Kind.FAULT, Severity.WATCH)
