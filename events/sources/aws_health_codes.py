@@ -25,7 +25,7 @@ class Meaning(NamedTuple):
     why: str
 
 
-@functools.cache
+@functools.lru_cache(maxsize=256)
 def meaning(code: str, category: str) -> Meaning:
     """What an event of this type asks for."""
     return next(
