@@ -87,17 +87,18 @@ def test_no_answer_has_a_type_that_its_own_function_is_woken_by() -> None:
 
 
 def _answers(name: str) -> set[str]:
-    """The types in every ``Answer(TYPE, ...)`` of a function's module."""
+    """Our event types among a function's constants, but those that it asks an event for."""
     module = importlib.import_module(f"functions.{name}")
-    types: set[str] = set()
-    for call in ast.walk(ast.parse(inspect.getsource(module))):
-        if isinstance(call, ast.Call) and getattr(call.func, "id", "") == "Answer":
-            first = call.args[0] if call.args else call.keywords[0].value
-            constants = [n for n in ast.walk(first) if isinstance(n, ast.Name | ast.Constant)]
-            types |= {
-                n.value if isinstance(n, ast.Constant) else getattr(module, n.id) for n in constants
-            }
-    return types
+    ours = {
+        constant: value
+        for constant, value in vars(module).items()
+        if constant.isupper() and isinstance(value, str) and value.startswith("dev.groundcrew.")
+    }
+    for node in ast.walk(ast.parse(inspect.getsource(module))):
+        if isinstance(node, ast.Compare) and ast.unparse(node.left) == "event.type":
+            for heard in node.comparators:
+                ours.pop(ast.unparse(heard), None)
+    return set(ours.values())
 
 
 def test_a_cordoned_node_wakes_drain() -> None:

@@ -18,6 +18,7 @@ from events.cloudevent import MAX_BYTES, CloudEvent
 from events.errors import MalformedEvent
 from functions.edge import http
 from functions.edge.context import Answer, Context, Outcome, Settings
+from functions.gateways.kubernetes import official
 from functions.gateways.kubernetes.client import Cluster
 from functions.gateways.kubernetes.errors import KubernetesError, NotConfigured
 from tests.support.edge import Refusing, Silent, binary, client_of
@@ -323,19 +324,30 @@ def test_more_calls_than_allowed_are_sent_away_and_the_place_is_given_back(serve
     assert client.post("/", headers=binary(), data=b"{}").status_code == 204
 
 
-def test_each_call_counts_its_own_requests(serve: Stub) -> None:
-    seen: list[dict[str, int]] = []
+def test_calls_share_their_connections_and_count_for_themselves(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    connected: list[Cluster] = []
+    counted: list[dict[str, int]] = []
+
+    def connect() -> Cluster:
+        connected.append(Cluster(Refusing(404)))
+        return connected[-1]
 
     def handle(event: CloudEvent, context: Context) -> Outcome:
         with pytest.raises(KubernetesError):
             context.cluster.get_node("n1")
-        seen.append(dict(context.requests))
+        counted.append(dict(context.requests))
         return Outcome()
 
-    client = serve(handle)
+    http._cluster.cache_clear()
+    monkeypatch.setattr(official, "connect", connect)
+    client = client_of(http.function("stub", handle, settings=Settings()), tmp_path, monkeypatch)
     for _ in range(2):
         client.post("/", headers=binary(), data=b"{}")
-    assert seen == [{"get nodes": 1}, {"get nodes": 1}]
+    http._cluster.cache_clear()
+    assert len(connected) == 1
+    assert counted == [{"get nodes": 1}, {"get nodes": 1}]
 
 
 def test_a_declined_event_loads_no_client_of_anything() -> None:

@@ -105,7 +105,7 @@ def test_a_line_break_from_outside_begins_no_line(stream: io.StringIO) -> None:
         "eyJhbGciOi.eyJzdWIiOi.c2lnbmF0dXJl",
         "key AKIAIOSFODNN7EXAMPLE",
         "https://sqs/?X-Amz-Signature=deadbeef&x=1",
-        "password=hunter2",
+        'password=hunter2"',
     ],
 )
 def test_what_looks_like_a_credential_is_struck_out(stream: io.StringIO, secret: str) -> None:
