@@ -63,8 +63,14 @@ def hear(notices: Sequence[Notice], context: Context) -> Outcome:
         _decline(notice, "no such machine is registered; kept in case it registers yet")
         for notice in found.unknown
     )
-    work = {name: (node, tuple(found.notices[name])) for name, node in found.nodes.items()}
-    return _carry_out(crew, work, crew.keep_pending(found.unknown) if found.unknown else None)
+    waiting = _Waiting(crew)
+    work = {
+        name: (node, (*found.notices[name], *waiting.about(node)))
+        for name, node in found.nodes.items()
+    }
+    edits: list[Edit] = [waiting.edit] if waiting.served else []
+    edits += [crew.keep_pending(found.unknown)] if found.unknown else []
+    return _carry_out(crew, work, edits)
 
 
 def resync(context: Context) -> Outcome:
@@ -72,12 +78,11 @@ def resync(context: Context) -> Outcome:
     crew = _crew(context)
     policy, pools = crew.active.policy, crew.active.pools
     full = _full_read_is_due(crew)
-    waiting = crew.active.ledgers.get(CLUSTER, Ledger()).pending
+    waiting = _Waiting(crew)
     census = Census()
     out: list[Place] = []
     work: dict[str, tuple[types.Node, tuple[Notice, ...]]] = {}
     unstamped: list[types.Node] = []
-    served: set[str] = set()
     for node in context.cluster.list_nodes("" if full else keys.STATE):
         view = mark.view(node, policy)
         census.count(view, cordoning.domains_of(view, policy))
@@ -85,33 +90,70 @@ def resync(context: Context) -> Outcome:
             out.append(place(view, policy))
         if find.stamp(node) not in ("", node.metadata.label(keys.INSTANCE)):
             unstamped.append(node)
-        late = {k: p.notice for k, p in waiting.items() if _is_about(k, p.notice, node)}
-        served |= late.keys()
-        said = kubernetes_node.notices_of(node)
+        said = (*kubernetes_node.notices_of(node), *waiting.about(node))
         inherits = view.pool in pools and view.machine in pools[view.pool].machines
-        if said or late or view.marked or inherits:
-            work[node.name] = (node, (*said, *late.values()))
-
-    def edit(ledgers: dict[str, Ledger]) -> dict[str, Ledger]:
-        own = ledgers.pop(CLUSTER, Ledger())
-        if full:
-            ledgers = rebuild(ledgers, census, crew.now)
-            own = msgspec.structs.replace(own, rebuilt=crew.now)
-        left = {k: p for k, p in own.pending.items() if k not in served and p.until > crew.now}
-        if left != own.pending:
-            own = msgspec.structs.replace(own, pending=left)
-        return {**ledgers, CLUSTER: own}
-
-    over = [p for k, p in waiting.items() if k not in served and p.until <= crew.now]
+        if said or view.marked or inherits:
+            work[node.name] = (node, said)
+    if not full:
+        # Nodes that are not marked are not in this list, and some may be waited for.
+        found = find.find(context.cluster, waiting.left(), full=False)
+        for name, node in found.nodes.items():
+            work[name] = (node, waiting.about(node))
     crew.done.decisions += (
-        _decline(p.notice, "no such machine registered in time: not one of this cluster's")
-        for p in over
+        _decline(notice, "no such machine registered in time: not one of this cluster's")
+        for notice in waiting.over
     )
+    edits: list[Edit] = [waiting.edit] if waiting.served or waiting.over else []
     if full:
+        edits.append(_rebuild(crew, census))
         for node in unstamped[:STAMPS_A_CALL]:
             _stamp(context, node)
         crew.done.look_again.append(crew.now + FULL_READ)
-    return _carry_out(crew, work, edit if full or served or over else None, out)
+    return _carry_out(crew, work, edits, out)
+
+
+class _Waiting:
+    """Notices of earlier calls, whose machine was not there or whose turn did not come."""
+
+    def __init__(self, crew: Crew) -> None:
+        self._now = crew.now
+        self._pending = crew.active.ledgers.get(CLUSTER, Ledger()).pending
+        self.served: set[str] = set()
+
+    def about(self, node: types.Node) -> tuple[Notice, ...]:
+        """Those about ``node``, which are then no longer waited for."""
+        mine = {k: p.notice for k, p in self._pending.items() if _is_about(k, p.notice, node)}
+        self.served |= mine.keys()
+        return tuple(mine.values())
+
+    def left(self) -> list[Notice]:
+        return [p.notice for k, p in self._pending.items() if k not in self.served]
+
+    @property
+    def over(self) -> list[Notice]:
+        """Those whose machine had its time to register and did not."""
+        return [
+            p.notice
+            for k, p in self._pending.items()
+            if k not in self.served and p.until <= self._now
+        ]
+
+    def edit(self, ledgers: dict[str, Ledger]) -> dict[str, Ledger]:
+        own = ledgers.get(CLUSTER, Ledger())
+        left = {
+            k: p for k, p in own.pending.items() if k not in self.served and p.until > self._now
+        }
+        return {**ledgers, CLUSTER: msgspec.structs.replace(own, pending=left)}
+
+
+def _rebuild(crew: Crew, census: Census) -> Edit:
+    def edit(ledgers: dict[str, Ledger]) -> dict[str, Ledger]:
+        own = ledgers.get(CLUSTER, Ledger())
+        pools = {pool: found for pool, found in ledgers.items() if pool != CLUSTER}
+        fresh = msgspec.structs.replace(own, rebuilt=crew.now)
+        return {**rebuild(pools, census, crew.now), CLUSTER: fresh}
+
+    return edit
 
 
 def _crew(context: Context) -> Crew:
@@ -134,11 +176,11 @@ def _full_read_is_due(crew: Crew) -> bool:
 
 
 def _carry_out(
-    crew: Crew, work: Work, edit: Edit | None = None, out: list[Place] | None = None
+    crew: Crew, work: Work, edits: Sequence[Edit], out: list[Place] | None = None
 ) -> Outcome:
-    done = crew.run(work, edit=edit, out=out)
+    done = crew.run(work, edits=edits, out=out)
     if done.unfinished:
-        crew.run({}, edit=crew.keep_pending(done.unfinished))
+        crew.run({}, edits=[crew.keep_pending(done.unfinished)])
     crew.tell()
     answer = None
     if done.cordoned:

@@ -502,6 +502,7 @@ def _judge(
         ears.say(Action.RAISE, _because(ears, Severity.EVICT), _main(ears), severity="evict")
     elif worst < Severity.CORDON and record.cordon:
         record, unschedulable, label = _release(ears, record, policy, now)
+    record = incidents.tidy(record, now)
     acted = worst if record.cordon else Severity.WATCH
     state = _state(record, acted, ears.held)
     _say_held(ears, record, now)
@@ -607,7 +608,7 @@ def _say_held(ears: _Ears, record: Record, now: datetime) -> None:
 
 def _finished(ears: _Ears, record: Record, now: datetime) -> Record:
     record = msgspec.structs.replace(
-        incidents.tidy(record, now),
+        record,
         held=tuple(sorted(ears.held)),
         machine=ears.view.machine,
         gpus=max(record.gpus, ears.view.gpus or 0),

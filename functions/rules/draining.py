@@ -177,14 +177,15 @@ def _decide(
     running = state is not None and state.state in (State.DRAINING, State.BLOCKED)
     if why := refusal(view):
         return decision(Action.STOP_DRAIN, f"the drain stops: {why}") if running else None
+    begins = state is None or state.state is State.STOPPED
+    if state is not None and not begins and not named and not is_due(state, now):
+        return decision(Action.NOTHING, "not due yet", next_look(state, now))
     if node.paused:
         return decision(Action.HOLD, node.paused, now + TICK, by=node.paused)
-    if state is None or state.state is State.STOPPED:
+    if begins:
         reason = "its incidents ask for eviction"
         return decision(Action.START_DRAIN, f"{reason}; {trouble}" if trouble else reason)
-    if named or is_due(state, now):
-        return decision(Action.EVICT, "the drain goes on")
-    return decision(Action.NOTHING, "not due yet", next_look(state, now))
+    return decision(Action.EVICT, "the drain goes on")
 
 
 def _is_busy(node: NodeFacts) -> bool:

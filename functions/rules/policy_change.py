@@ -17,7 +17,7 @@ from functions.rules import budget, cordoning, incidents
 from functions.rules.cordoning import Facts, NodeFacts, Verdict
 from functions.rules.ledger import Ledger
 from functions.rules.node_view import NodeView
-from functions.rules.policy import Policy, Share, dump
+from functions.rules.policy import Duration, Policy, Share, dump
 from functions.rules.rebuild import Census, rebuild
 
 MOST_MOVED = Share(0.05)
@@ -71,7 +71,11 @@ LOOSER = {
     "drain.before_loss": Looser.LARGER,
     "drain.gang_notice": Looser.SMALLER,
 }
-LOOSE_WORDS = {"drain.past_deadline": "delete", "drain.bare_pods": "evict", "drain.empty_dir": "evict"}
+LOOSE_WORDS = {
+    "drain.past_deadline": "delete",
+    "drain.bare_pods": "evict",
+    "drain.empty_dir": "evict",
+}
 """Fields of words, and the word that protects less."""
 
 
@@ -123,9 +127,9 @@ def _loosened_rules(old: Policy, new: Policy) -> Iterable[Change]:
     for rule in old.waits:
         words = (rule.source, rule.check, rule.reason, rule.cause)
         # A pattern of an old rule, taken as words, is matched by the rules that cover it.
-        wait = new.wait_of(*words)
+        wait = Duration(seconds=new.wait_of(*words).total_seconds())
         if wait < rule.wait:
-            yield Change(f"waits {rule.source}/{rule.check}", str(rule.wait), _words(wait))
+            yield Change(f"waits {rule.source}/{rule.check}", str(rule.wait), str(wait))
     for shadow in old.shadow:
         if not any(_covers(other, shadow) for other in new.shadow):
             yield Change("shadow", _words(msgspec.to_builtins(shadow)), "")
@@ -152,9 +156,7 @@ def moved(
         _outcomes(facts, ledgers, policy, now, later)
         for facts, policy in zip(nodes, policies, strict=True)
     )
-    return {
-        name: (before[name], after[name]) for name in before if before[name] != after.get(name)
-    }
+    return {name: (before[name], after[name]) for name in before if before[name] != after.get(name)}
 
 
 def too_many(count: int, nodes: int) -> bool:

@@ -58,7 +58,8 @@ def read(cluster: Cluster, namespace: str) -> Active:
     for found in cluster.list_config_maps(namespace, keys.PART):
         part, name = found.metadata.label(keys.PART), found.metadata.name
         if part == "policy" and name == POLICY_NAME:
-            in_force, trouble = _policy(found, in_force)
+            in_force, wrong = _policy(found, in_force)
+            trouble = trouble or wrong
             author = (found.data or {}).get("author", "")
         elif part == "pause" and name == PAUSE_NAME:
             pauses, wrong = _pauses(found)

@@ -72,21 +72,21 @@ class Crew:
         self._uids: dict[str, str] = {}
 
     def run(
-        self, work: Work, *, edit: Edit | None = None, out: Sequence[budget.Place] | None = None
+        self, work: Work, *, edits: Sequence[Edit] = (), out: Sequence[budget.Place] | None = None
     ) -> Done:
-        """Decide about ``work`` and do it. ``out`` are the places of the nodes out of service,
-        if the caller has just read them."""
+        """Decide about ``work`` and do it. ``edits`` are made to the ledgers first; ``out`` are
+        the places of the nodes out of service, if the caller has just read them."""
         for attempt in range(TRIES):
             if attempt:
                 self._wait(attempt)
                 if self.clock.monotonic() > self._ends:
                     self.done.unfinished += (n for _, said in work.values() for n in said)
                     break
-            plan, out = self._decide(work, edit, out)
+            plan, out = self._decide(work, edits, out)
             if not self._write_ledgers(plan):
                 out = None
                 continue
-            edit = None
+            edits = ()
             lost = self._patch(plan, work)
             if not lost:
                 break
@@ -116,10 +116,10 @@ class Crew:
         return edit
 
     def _decide(
-        self, work: Work, edit: Edit | None, out: Sequence[budget.Place] | None
+        self, work: Work, edits: Sequence[Edit], out: Sequence[budget.Place] | None
     ) -> tuple[Plan, Sequence[budget.Place] | None]:
         ledgers = dict(self.active.ledgers)
-        if edit:
+        for edit in edits:
             ledgers = edit(ledgers)
         pools = {pool: found for pool, found in ledgers.items() if pool != CLUSTER}
         policy = self.active.policy
@@ -141,7 +141,7 @@ class Crew:
                 place(mark.view(node, policy), policy) for node in self.cluster.list_nodes(MARKED)
             ]
             plan = cordoning.decide(replace(facts, out=tuple(out)), policy, self.now)
-        if edit:  # what the edit changed is to be written even where `decide` changed nothing
+        if edits:  # what they changed is to be written even where `decide` changed nothing
             changed = {p: led for p, led in pools.items() if led is not self.active.ledgers.get(p)}
             plan = replace(
                 plan,

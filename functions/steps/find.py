@@ -35,7 +35,9 @@ class Found:
         self.notices.setdefault(node.name, []).append(notice)
 
 
-def find(cluster: Cluster, notices: Iterable[Notice]) -> Found:
+def find(cluster: Cluster, notices: Iterable[Notice], *, full: bool = True) -> Found:
+    """The nodes of ``notices``. Without ``full`` no read of all nodes is made: what is not found
+    by name or stamp is unknown."""
     found = Found()
     by_machine: list[Notice] = []
     for notice in notices:
@@ -50,7 +52,7 @@ def find(cluster: Cluster, notices: Iterable[Notice]) -> Found:
         else:
             found.add(node, notice)
     if by_machine:
-        _find_machines(cluster, by_machine, found)
+        _find_machines(cluster, by_machine, found, full=full)
     return found
 
 
@@ -85,7 +87,7 @@ def another(node: types.Node, said: Identity) -> str:
     return f"node {node.name} was made anew: its UID is not the one of the event"
 
 
-def _find_machines(cluster: Cluster, notices: list[Notice], found: Found) -> None:
+def _find_machines(cluster: Cluster, notices: list[Notice], found: Found, *, full: bool) -> None:
     wanted: dict[str, list[Notice]] = {}
     for notice in notices:
         machine = instance_id(notice.identity.provider_id) or notice.identity.instance_id
@@ -95,7 +97,7 @@ def _find_machines(cluster: Cluster, notices: list[Notice], found: Found) -> Non
             found.foreign.append((notice, "the event names neither a node nor a machine"))
     for node in _stamped(cluster, list(wanted)):
         _take(node, wanted, found)
-    if wanted:
+    if wanted and full:
         # Not stamped yet (new since the last resync), or not ours: one full read settles all.
         for node in cluster.list_nodes():
             _take(node, wanted, found)

@@ -1,0 +1,515 @@
+"""cordon on the embedded cluster: what goes wrong between an event and a cordoned node."""
+
+import json
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import msgspec
+import pytest
+
+from events import registry
+from events.cloudevent import CloudEvent
+from functions import cordon
+from functions.edge.context import Context, Outcome, Settings
+from functions.gateways.kubernetes import errors
+from functions.gateways.kubernetes.client import Cluster
+from functions.rules import incidents, keys, policy
+from functions.steps import active
+from infra.local.clock import SimulatedClock
+from infra.local.cluster import EmbeddedCluster, EmbeddedTransport
+from infra.local.cluster.builders import node as build_node
+from tests.support.crew import node_update, ping
+
+NOW = datetime(2026, 3, 2, 9, 0, tzinfo=UTC)
+NAMESPACE = "groundcrew-system"
+XID_79 = ("AcceleratedHardwareReady", "False", "NvidiaXID79Error", "fell off the bus")
+
+
+@dataclass
+class Fleet:
+    """Ten nodes of one pool, cordon, and a policy that lets all of them go."""
+
+    size: int = 10
+    clock: SimulatedClock = field(default_factory=lambda: SimulatedClock(NOW))
+    seconds: float = 4.0
+
+    def __post_init__(self) -> None:
+        self.cluster = EmbeddedCluster(self.clock)
+        self.cluster.apply(
+            {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}}
+        )
+        for number in range(self.size):
+            self.cluster.apply(build_node(f"n{number}", now=NOW))
+        self.policy("version: 1\nbudget: {pool: 100%, cluster: 100%}\nbreaker: {share: 100%}")
+
+    def policy(self, text: str) -> None:
+        self.config_map(
+            active.POLICY_NAME, active.policy_data(policy.parse(text), "a test"), "policy"
+        )
+
+    def config_map(self, name: str, data: dict[str, str], part: str) -> None:
+        meta = {"name": name, "namespace": NAMESPACE, "labels": {keys.PART: part}}
+        self.cluster.apply(
+            {"apiVersion": "v1", "kind": "ConfigMap", "metadata": meta, "data": data}
+        )
+
+    def node(self, name: str = "n0") -> Any:
+        return self.cluster.get("Node", "", name)
+
+    def change(self, name: str, **meta: Any) -> None:
+        node = self.node(name)
+        node["metadata"] |= meta
+        self.cluster.apply({"apiVersion": "v1", "kind": "Node"} | node)
+
+    def condition(self, name: str, kind: str, status: str, reason: str, message: str = "") -> Any:
+        """Set it on the node as an agent would; returns the node."""
+        node = self.node(name)
+        kept = [c for c in node["status"]["conditions"] if c["type"] != kind]
+        moment = self.clock.now().strftime("%Y-%m-%dT%H:%M:%SZ")
+        kept.append(
+            {
+                "type": kind, "status": status, "reason": reason, "message": message,
+                "lastTransitionTime": moment, "lastHeartbeatTime": moment,
+            }
+        )  # fmt: skip
+        node["status"]["conditions"] = kept
+        self.cluster.apply({"apiVersion": "v1", "kind": "Node"} | node)
+        return self.node(name)
+
+    def sick(self, name: str = "n0") -> CloudEvent:
+        return self.update(self.condition(name, *XID_79))
+
+    def update(self, node: Any, verb: str = "update") -> CloudEvent:
+        return node_update({"apiVersion": "v1", "kind": "Node"} | node, verb)
+
+    def context(self) -> Context:
+        settings = Settings(namespace=NAMESPACE, call_seconds=self.seconds, parallel=1)
+        transport = EmbeddedTransport(self.cluster, self.clock.waited)
+        return Context(lambda: Cluster(transport), self.clock, settings)
+
+    def handle(self, event: CloudEvent) -> Outcome:
+        return cordon.handle(event, self.context())
+
+    def resync(self) -> Outcome:
+        return self.handle(ping())
+
+    def pass_time(self, length: timedelta) -> None:
+        self.clock.advance_to(self.clock.now() + length)
+        self.cluster.advance(self.clock.now())
+
+    def cordoned(self) -> list[str]:
+        return [
+            f"n{n}" for n in range(self.size) if self.node(f"n{n}")["spec"].get("unschedulable")
+        ]
+
+    def record(self, name: str = "n0") -> incidents.Record:
+        return incidents.decode(self.node(name)["metadata"]["annotations"][keys.INCIDENTS])
+
+    def writes(self) -> list[str]:
+        return [
+            f"{one.verb} {one.path}"
+            for one in self.cluster.requests()
+            if one.verb in ("create", "patch", "update", "delete")
+        ]
+
+
+@pytest.fixture
+def fleet() -> Fleet:
+    made = Fleet()
+    made.resync()
+    made.cluster.seen.clear()
+    return made
+
+
+def aws(detail_type: str, source: str = "aws.ec2", **detail: Any) -> CloudEvent:
+    envelope = {
+        "version": "0",
+        "id": "11111111-2222-3333-4444-555555555555",
+        "detail-type": detail_type,
+        "source": source,
+        "account": "111122223333",
+        "time": "2026-03-02T09:00:00Z",
+        "region": "us-east-1",
+        "resources": [],
+        "detail": detail,
+    }
+    (event,) = registry.from_raw("eventbridge", {}, json.dumps(envelope).encode())
+    return event
+
+
+def spot(instance: str) -> CloudEvent:
+    return aws(
+        "EC2 Spot Instance Interruption Warning",
+        **{"instance-id": instance, "instance-action": "terminate"},
+    )
+
+
+def instance_of(fleet: Fleet, name: str = "n0") -> str:
+    return fleet.node(name)["spec"]["providerID"].rpartition("/")[2]
+
+
+def test_an_event_that_needs_nothing_asks_the_api_server_nothing(fleet: Fleet) -> None:
+    outcome = fleet.handle(fleet.update(fleet.node()))
+    assert outcome.declined
+    assert not fleet.cluster.requests()
+
+
+def test_a_sick_node_is_cordoned_with_its_story(fleet: Fleet) -> None:
+    outcome = fleet.handle(fleet.sick())
+    assert fleet.cordoned() == ["n0"]
+    assert outcome.answer is not None
+    assert outcome.answer.type == "dev.groundcrew.nodes.cordoned"
+    told = [e["reason"] for e in fleet.cluster.all("Event", "default")]
+    assert sorted(told) == ["IncidentOpened", "NodeCordoned"]
+
+
+def test_the_same_event_thirty_times_acts_once(fleet: Fleet) -> None:
+    event = fleet.sick()
+    fleet.handle(event)
+    fleet.cluster.seen.clear()
+    for _ in range(30):
+        assert fleet.handle(event).decisions == ()
+    assert fleet.writes() == []
+
+
+def test_a_late_event_about_a_node_that_is_well_again_by_now_does_not_release_it(
+    fleet: Fleet,
+) -> None:
+    well = fleet.update(fleet.node())
+    sick = fleet.sick()
+    fleet.handle(sick)
+    fleet.handle(well)
+    fleet.pass_time(timedelta(hours=3))
+    fleet.resync()
+    assert fleet.cordoned() == ["n0"]
+
+
+def test_a_machine_that_is_not_registered_yet_is_cordoned_when_it_comes(fleet: Fleet) -> None:
+    outcome = fleet.handle(spot("i-0abcdef0123456789"))
+    assert "kept in case it registers" in outcome.decisions[0].reason
+    fleet.pass_time(timedelta(minutes=10))
+    fleet.cluster.apply(build_node("n9", provider_id="aws:///us-east-1a/i-0abcdef0123456789"))
+    fleet.resync()
+    assert fleet.cordoned() == ["n9"]
+
+
+def test_a_machine_that_never_registers_is_declined_and_said_so(fleet: Fleet) -> None:
+    fleet.handle(spot("i-0abcdef0123456789"))
+    fleet.pass_time(timedelta(minutes=16))
+    outcome = fleet.resync()
+    assert any("no such machine registered in time" in d.reason for d in outcome.decisions)
+    fleet.pass_time(timedelta(minutes=1))
+    assert not fleet.resync().decisions
+
+
+def test_an_event_that_was_waited_for_is_taken_up_by_the_nodes_add_event(self) -> None:
+    fleet = Fleet()
+    fleet.resync()
+    fleet.handle(spot("i-0abcdef0123456789"))
+    fleet.cluster.apply(build_node("n9", provider_id="aws:///us-east-1a/i-0abcdef0123456789"))
+    fleet.handle(fleet.update(fleet.node("n9"), "add"))
+    assert fleet.cordoned() == ["n9"]
+    assert not _ledgers(fleet)[""].pending
+
+
+def test_a_stamped_node_is_found_without_reading_all_of_them(fleet: Fleet) -> None:
+    fleet.handle(spot(instance_of(fleet)))
+    assert fleet.cordoned() == ["n0"]
+    lists = [one for one in fleet.cluster.requests("list") if one.path == "/api/v1/nodes"]
+    assert len(lists) == 2  # by stamp, and the places out of service
+
+
+def test_five_hundred_entities_in_one_event_cost_one_read_and_harm_nobody(fleet: Fleet) -> None:
+    entities = [{"entityValue": f"i-{n:017x}", "status": "PENDING"} for n in range(499)]
+    entities.append({"entityValue": instance_of(fleet), "status": "PENDING"})
+    event = aws(
+        "AWS Health Event",
+        source="aws.health",
+        eventArn="arn:aws:health:us-east-1::event/EC2/AWS_EC2_INSTANCE_RETIREMENT_SCHEDULED/1",
+        service="EC2",
+        eventTypeCode="AWS_EC2_INSTANCE_RETIREMENT_SCHEDULED",
+        eventTypeCategory="scheduledChange",
+        eventScopeCode="ACCOUNT_SPECIFIC",
+        communicationId="abc-1",
+        startTime="Mon, 2 Mar 2026 10:00:00 GMT",
+        lastUpdatedTime="Mon, 2 Mar 2026 08:00:00 GMT",
+        statusCode="open",
+        eventRegion="us-east-1",
+        affectedEntities=entities,
+        affectedAccount="111122223333",
+        page="1",
+        totalPages="1",
+        backupEvent="false",
+    )
+    fleet.handle(event)
+    assert fleet.cordoned() == ["n0"]
+    assert len(fleet.cluster.requests("list")) <= 10
+
+
+class TestIdentity:
+    def test_a_node_back_under_its_name_as_another_machine_is_not_touched(
+        self, fleet: Fleet
+    ) -> None:
+        event = fleet.sick()
+        fleet.cluster.delete("Node", "", "n0")
+        fleet.cluster.apply(build_node("n0", provider_id="aws:///us-east-1a/i-0new"))
+        outcome = fleet.handle(event)
+        assert "another machine" in outcome.decisions[0].reason
+        assert fleet.cordoned() == []
+
+    def test_a_node_back_under_another_uid_as_the_same_machine_inherits(self, fleet: Fleet) -> None:
+        fleet.handle(fleet.sick())
+        first = fleet.record().open[0].first
+        fleet.cluster.delete("Node", "", "n0")
+        fleet.pass_time(timedelta(minutes=4))
+        fleet.cluster.apply(build_node("n0", now=fleet.clock.now()))
+        fleet.handle(fleet.update(fleet.node(), "add"))
+        assert fleet.cordoned() == ["n0"]
+        assert fleet.record().open[0].first == first
+
+    def test_even_when_its_add_event_is_lost(self, fleet: Fleet) -> None:
+        fleet.handle(fleet.sick())
+        fleet.cluster.delete("Node", "", "n0")
+        fleet.pass_time(timedelta(minutes=6))
+        fleet.cluster.apply(build_node("n0", now=fleet.clock.now()))
+        fleet.resync()
+        assert fleet.cordoned() == ["n0"]
+
+
+class TestAnnotation:
+    @pytest.mark.parametrize("text", ["", "}{", '{"v":1,"incidents":3}', "x" * 200_000])
+    def test_garbled_it_is_restored_from_the_ledger(self, fleet: Fleet, text: str) -> None:
+        fleet.handle(fleet.sick())
+        whole = fleet.record()
+        fleet.change("n0", annotations={keys.INCIDENTS: text})
+        fleet.resync()
+        assert fleet.record().open == whole.open
+        assert fleet.record().cordoned_by_us
+
+    def test_garbled_where_nobody_remembers_it_nothing_is_done_and_it_is_said(
+        self, fleet: Fleet
+    ) -> None:
+        fleet.change("n0", annotations={keys.INCIDENTS: "}{"})
+        outcome = fleet.handle(fleet.sick())
+        assert fleet.cordoned() == []
+        assert "kubectl annotate node n0 groundcrew.dev/incidents-" in outcome.decisions[0].reason
+
+    def test_of_a_newer_version_its_unknown_fields_stay(self, fleet: Fleet) -> None:
+        fleet.handle(fleet.sick())
+        newer = json.loads(incidents.encode(fleet.record())) | {"v": 7, "ladder": ["reset"]}
+        fleet.change("n0", annotations={keys.INCIDENTS: json.dumps(newer)})
+        fleet.handle(fleet.update(fleet.condition("n0", "KernelDeadlock", "True", "DockerHung")))
+        after = json.loads(fleet.node()["metadata"]["annotations"][keys.INCIDENTS])
+        assert after["v"] == 7
+        assert after["ladder"] == ["reset"]
+        assert len(after["incidents"]) == 2
+
+
+class TestSomebodyElse:
+    def test_cordons_between_our_read_and_our_patch(self, fleet: Fleet) -> None:
+        def human(call: Any) -> None:
+            node = fleet.node()
+            node["spec"]["unschedulable"] = True
+            fleet.cluster.apply({"apiVersion": "v1", "kind": "Node"} | node)
+
+        event = fleet.sick()
+        fleet.cluster.faults.before("patch", "nodes/n0", human)
+        fleet.handle(event)
+        assert fleet.record().cordon is not None
+        assert fleet.record().cordon.theirs
+
+    def test_uncordons_between_our_read_and_our_patch(self, fleet: Fleet) -> None:
+        fleet.handle(fleet.sick())
+
+        def human(call: Any) -> None:
+            node = fleet.node()
+            node["spec"].pop("unschedulable", None)
+            fleet.cluster.apply({"apiVersion": "v1", "kind": "Node"} | node)
+
+        worse = fleet.update(fleet.condition("n0", "KernelDeadlock", "True", "DockerHung"))
+        fleet.cluster.faults.before("patch", "nodes/n0", human)
+        fleet.handle(worse)
+        first = [i for i in fleet.record().incidents if i.check == "AcceleratedHardwareReady"]
+        assert first[0].state == "dismissed"
+
+    def test_deletes_the_node_between_our_read_and_our_patch(self, fleet: Fleet) -> None:
+        event = fleet.sick()
+        fleet.cluster.faults.before(
+            "patch", "nodes/n0", lambda call: fleet.cluster.delete("Node", "", "n0")
+        )
+        assert fleet.handle(event).answer is None
+
+    def test_is_another_instance_of_us_that_was_faster(self, fleet: Fleet) -> None:
+        event = fleet.sick()
+        fleet.cluster.faults.before("patch", "nodes/n0", lambda call: fleet.handle(event))
+        fleet.handle(event)
+        assert fleet.cordoned() == ["n0"]
+        assert len(fleet.record().incidents) == 1
+        reservations = [
+            m for led in _ledgers(fleet).values() for m in led.reservations if m.endswith("n0")
+        ]
+        assert len(set(reservations)) <= 1
+
+
+def _ledgers(fleet: Fleet) -> dict[str, Any]:
+    return dict(active.read(fleet.context().cluster, NAMESPACE).ledgers)
+
+
+VERBS = [
+    ("get", "nodes/n0"),
+    ("list", "configmaps"),
+    ("list", "/api/v1/nodes$"),
+    ("patch", "configmaps"),
+    ("patch", "nodes/n0"),
+]
+
+
+class TestApiServer:
+    @pytest.mark.parametrize(("verb", "path"), VERBS)
+    @pytest.mark.parametrize("status", [429, 500, 503, 504])
+    def test_errors_on_every_verb_in_turn_end_in_a_retry_that_succeeds(
+        self, fleet: Fleet, verb: str, path: str, status: int
+    ) -> None:
+        event = fleet.sick()
+        fleet.cluster.faults.fail(verb, path, status)
+        with pytest.raises((errors.ServerError, errors.TooManyRequests)):
+            fleet.handle(event)
+        fleet.handle(event)
+        assert fleet.cordoned() == ["n0"]
+        assert len(fleet.record().incidents) == 1
+
+    @pytest.mark.parametrize(("verb", "path"), VERBS)
+    @pytest.mark.parametrize("carried_out", [False, True])
+    def test_an_answer_that_is_lost_does_no_harm_whether_it_was_carried_out_or_not(
+        self, fleet: Fleet, verb: str, path: str, carried_out: bool
+    ) -> None:
+        event = fleet.sick()
+        fleet.cluster.faults.drop(verb, path, carried_out=carried_out)
+        with pytest.raises(errors.Unreachable):
+            fleet.handle(event)
+        fleet.handle(event)
+        assert fleet.cordoned() == ["n0"]
+        assert len(fleet.record().incidents) == 1
+        assert fleet.record().cordoned_by_us
+
+    def test_events_that_cannot_be_written_hold_nothing_up(self, fleet: Fleet) -> None:
+        event = fleet.sick()
+        fleet.cluster.faults.fail("create", "events", 403, times=5)
+        fleet.handle(event)
+        assert fleet.cordoned() == ["n0"]
+
+    def test_a_refused_patch_is_an_error_and_never_called_success(self, fleet: Fleet) -> None:
+        event = fleet.sick()
+        fleet.cluster.faults.fail("patch", "nodes/n0", 403, reason="Forbidden")
+        with pytest.raises(errors.Forbidden):
+            fleet.handle(event)
+
+    def test_what_fails_for_one_node_of_a_batch_does_not_lose_the_others(
+        self, fleet: Fleet
+    ) -> None:
+        for name in ("n0", "n1", "n2"):
+            fleet.condition(name, *XID_79)
+        fleet.pass_time(timedelta(minutes=6))
+        fleet.cluster.faults.fail("patch", "nodes/n1", 500)
+        with pytest.raises(errors.ServerError):
+            fleet.resync()
+        fleet.resync()
+        fleet.pass_time(timedelta(minutes=6))
+        fleet.resync()
+        assert fleet.cordoned() == ["n0", "n1", "n2"]
+
+
+class TestLedger:
+    def test_without_one_the_resync_makes_it_and_acts(self) -> None:
+        fleet = Fleet()
+        held = fleet.handle(fleet.sick())
+        assert fleet.cordoned() == []
+        assert any("resync" in d.reason for d in held.decisions)
+        fleet.resync()
+        assert fleet.cordoned() == ["n0"]
+
+    def test_damaged_it_is_made_anew_from_the_nodes(self, fleet: Fleet) -> None:
+        fleet.handle(fleet.sick())
+        for found in fleet.cluster.all("ConfigMap", NAMESPACE):
+            if found["metadata"]["labels"].get(keys.PART) == "ledger":
+                pool = found["data"]["pool"]
+                fleet.config_map(found["metadata"]["name"], {"pool": pool, "ledger": "{"}, "ledger")
+        fleet.handle(fleet.sick("n1"))
+        assert fleet.cordoned() == ["n0"]
+        fleet.resync()
+        assert fleet.cordoned() == ["n0", "n1"]
+        assert set(_ledgers(fleet)) == {"", "gpu"}
+
+    def test_the_budget_holds_over_resyncs(self, fleet: Fleet) -> None:
+        fleet.policy(
+            "version: 1\nbudget: {pool: 30%, cluster: 100%}\n"
+            "breaker: {share: 100%, day_share: 100%}"
+        )
+        for number in range(10):
+            fleet.condition(f"n{number}", *XID_79)
+        for _ in range(20):
+            fleet.pass_time(timedelta(minutes=3))
+            fleet.resync()
+            assert len(fleet.cordoned()) <= 3
+        assert len(fleet.cordoned()) == 3
+
+
+class TestPolicy:
+    def test_one_that_was_changed_by_hand_stops_every_act_and_says_so(self, fleet: Fleet) -> None:
+        data = active.policy_data(policy.default(), "a test") | {"policy.json": '{"version":1}'}
+        fleet.config_map(active.POLICY_NAME, data, "policy")
+        outcome = fleet.handle(fleet.sick())
+        assert fleet.cordoned() == []
+        assert any("groundcrew policy apply" in d.reason for d in outcome.decisions)
+
+    def test_an_unreadable_pause_is_a_pause(self, fleet: Fleet) -> None:
+        fleet.config_map(active.PAUSE_NAME, {"cluster": "tomorrow"}, "pause")
+        outcome = fleet.handle(fleet.sick())
+        assert fleet.cordoned() == []
+        assert any("groundcrew resume" in d.reason for d in outcome.decisions)
+
+    def test_a_pause_of_another_pool_stops_nothing_here(self, fleet: Fleet) -> None:
+        until = {"until": "2026-03-09T00:00:00Z", "reason": "upgrade"}
+        fleet.config_map(active.PAUSE_NAME, {"pool.other": json.dumps(until)}, "pause")
+        fleet.handle(fleet.sick())
+        assert fleet.cordoned() == ["n0"]
+
+
+def test_past_its_time_a_call_leaves_the_rest_to_the_resync() -> None:
+    fleet = Fleet(seconds=1.0)
+    fleet.resync()
+    event = spot(instance_of(fleet))
+    fleet.cluster.faults.before("patch", "configmaps", lambda call: fleet.clock.sleep(2))
+    fleet.handle(event)
+    assert fleet.cordoned() == []
+    fleet.resync()
+    assert fleet.cordoned() == ["n0"]
+
+
+def test_a_whole_recovery_from_fault_to_back_in_service(fleet: Fleet) -> None:
+    fleet.handle(fleet.update(fleet.condition("n0", "KernelDeadlock", "True", "DockerHung")))
+    assert fleet.cordoned() == ["n0"]
+    node = fleet.condition("n0", "KernelDeadlock", "False", "KernelHasNoDeadlock")
+    node["status"]["nodeInfo"]["bootID"] = "another"
+    fleet.cluster.apply({"apiVersion": "v1", "kind": "Node"} | node)
+    fleet.resync()
+    assert fleet.cordoned() == ["n0"]
+    fleet.pass_time(timedelta(minutes=16))
+    outcome = fleet.resync()
+    assert fleet.cordoned() == []
+    assert outcome.answer is not None
+    assert outcome.answer.type == "dev.groundcrew.nodes.released"
+    labels = fleet.node()["metadata"]["labels"]
+    assert labels[keys.STATE] == "released"
+    assert keys.EXCLUDE_FROM_LOAD_BALANCERS not in labels
+    fleet.pass_time(timedelta(days=8))
+    fleet.resync()
+    assert keys.STATE not in fleet.node()["metadata"]["labels"]
+    assert keys.INCIDENTS not in fleet.node()["metadata"]["annotations"]
+
+
+def test_a_decision_can_be_written_as_json(fleet: Fleet) -> None:
+    outcome = fleet.handle(fleet.sick())
+    for decision in outcome.decisions:
+        assert json.loads(msgspec.json.encode(decision))["node"] == "n0"
