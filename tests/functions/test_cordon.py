@@ -203,7 +203,7 @@ def test_a_machine_that_never_registers_is_declined_and_said_so(fleet: Fleet) ->
     assert not fleet.resync().decisions
 
 
-def test_an_event_that_was_waited_for_is_taken_up_by_the_nodes_add_event(self) -> None:
+def test_an_event_that_was_waited_for_is_taken_up_by_the_nodes_add_event() -> None:
     fleet = Fleet()
     fleet.resync()
     fleet.handle(spot("i-0abcdef0123456789"))
