@@ -5,6 +5,7 @@ a stretch of time; `SimulatedClock` is the clock under which a replay lets that 
 """
 
 import heapq
+import threading
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -67,6 +68,7 @@ class SimulatedClock:
     def __init__(self, start: datetime) -> None:
         self._now = start.astimezone(UTC)
         self._monotonic = 0.0
+        self._lock = threading.Lock()  # a drain waits in several threads
 
     def now(self) -> datetime:
         return self._now
@@ -75,7 +77,8 @@ class SimulatedClock:
         return self._monotonic
 
     def sleep(self, seconds: float) -> None:
-        self._monotonic += max(0.0, seconds)
+        with self._lock:
+            self._monotonic += max(0.0, seconds)
 
     def waited(self, seconds: float) -> None:
         """Somebody waited that long inside a call: what the embedded cluster reports of a watch
@@ -88,7 +91,7 @@ class SimulatedClock:
         if passed < timedelta(0):
             raise ValueError(f"the clock stands at {self._now}, {when} is before that")
         self._now = when.astimezone(UTC)
-        self._monotonic += passed.total_seconds()
+        self.sleep(passed.total_seconds())
 
 
 def _tick(source: PingSource, at: datetime) -> Tick:
