@@ -49,6 +49,8 @@ class Call:
         self.own_namespace = own_namespace
         self.ends = clock.monotonic() + seconds
         self.cluster = cluster.bounded(self.left)
+        self.unbounded = cluster
+        """For what is written down when the time is over."""
         self.pace = Pace(clock, policy.evictions_per_second)
         # Only a real clock goes on while a thread waits; on any other, all is done in turn.
         self.threaded = isinstance(clock, SystemClock)

@@ -10,7 +10,6 @@ something. Nothing is asked of a node that is no longer ours to drain.
 """
 
 import contextlib
-import enum
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass, field
@@ -21,6 +20,7 @@ import msgspec
 from functions.gateways.kubernetes import errors, types
 from functions.rules import drain_plan
 from functions.rules.drain_plan import Around, Pod, Step, Verdict
+from functions.rules.draining import Blocker, Ended, Result
 from functions.steps import eviction_answers, pods
 from functions.steps.drain_call import Call, pause
 from functions.steps.eviction_answers import Meaning, Said
@@ -51,40 +51,6 @@ class Target:
     """From when on blocked pods are deleted."""
     lost_at: datetime | None = None
     """When the machine is gone: no grace lasts longer than that."""
-
-
-@dataclass(frozen=True)
-class Blocker:
-    pod: str
-    why: str
-    lasting: bool
-    """It will not change by waiting."""
-
-
-class Ended(enum.StrEnum):
-    EMPTY = "empty"
-    """Nothing is left but what is ignored, by a list taken after the last pod went."""
-    UNFINISHED = "unfinished"
-    STOPPED = "stopped"
-    """The node is not ours to drain any more: see `Result.why`."""
-    NODE_GONE = "node gone"
-
-
-@dataclass(frozen=True, kw_only=True)
-class Result:
-    ended: Ended
-    why: str = ""
-    evicted: tuple[str, ...] = ()
-    """Pods whose eviction was accepted in this call."""
-    deleted: tuple[str, ...] = ()
-    """Pods deleted past their budgets in this call."""
-    went: int = 0
-    """Pods that were there and are gone."""
-    leaving: tuple[str, ...] = ()
-    held: Mapping[str, datetime | None] = field(default_factory=dict)
-    """Gangs that wait for their notice, and until when."""
-    blocked: tuple[Blocker, ...] = ()
-    returned: Mapping[str, int] = field(default_factory=dict)
 
 
 def evict(

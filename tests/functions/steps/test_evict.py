@@ -1,7 +1,7 @@
 """The eviction engine against the embedded cluster, on simulated time."""
 
 from collections.abc import Callable
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -9,80 +9,18 @@ import pytest
 from functions.gateways.kubernetes import errors, types
 from functions.gateways.kubernetes.client import Cluster
 from functions.rules import policy
+from functions.rules.draining import Ended, Result
 from functions.rules.policy import Drain
 from functions.steps.drain_call import Call
-from functions.steps.evict import Ended, Result, Target, evict
-from infra.local.cluster import EmbeddedCluster, EmbeddedTransport, builders
+from functions.steps.evict import Target, evict
+from infra.local.cluster import EmbeddedTransport, builders
+from tests.support.simulated import DrainWorld
 
-START = datetime(2026, 3, 2, 12, tzinfo=UTC)
 NODE = "n1"
 DRAIN = policy.default().drain
 
 
-class SimClock:
-    """A clock that stands still but for those who wait."""
-
-    def __init__(self) -> None:
-        self._passed = 0.0
-
-    def now(self) -> datetime:
-        return START + timedelta(seconds=self._passed)
-
-    def monotonic(self) -> float:
-        return self._passed
-
-    def sleep(self, seconds: float) -> None:
-        self._passed += seconds
-
-
-class World:
-    """One cordoned node ``n1`` and one ``n2`` that takes what leaves it."""
-
-    def __init__(self) -> None:
-        self.clock = SimClock()
-        self.server = EmbeddedCluster(self.clock)
-        self.cluster = Cluster(EmbeddedTransport(self.server, self.clock.sleep))
-        self.uid = self.add_node(NODE, unschedulable=True)
-        self.add_node("n2")
-
-    def add_node(self, name: str, *, unschedulable: bool = False) -> str:
-        made = builders.node(name)
-        if unschedulable:
-            made["spec"]["unschedulable"] = True
-        stored: str = self.server.apply(made)["metadata"]["uid"]
-        return stored
-
-    def pod(self, name: str, *, app: str = "", on: str = NODE, **more: Any) -> Any:
-        """A pod on the node, of a controller that makes no new ones (or of none)."""
-        owner = None
-        if app:
-            owner = {
-                "apiVersion": "example.com/v1",
-                "kind": "Service",
-                "metadata": {"name": app, "uid": f"uid-of-{app}"},
-            }
-            more.setdefault("labels", {"app": app})
-        return self.server.apply(builders.pod(name, node=on, owner=owner, **more))
-
-    def replicas(self, app: str, count: int, **more: Any) -> None:
-        """A ReplicaSet that makes its pods anew, with all of them on the node."""
-        self.server.held.add("workloads")
-        made = builders.workload("ReplicaSet", app, replicas=count, **more)
-        owner = {**self.server.apply(made), "apiVersion": "apps/v1", "kind": "ReplicaSet"}
-        for number in range(count):
-            self.server.apply(
-                builders.pod(f"{app}-{number}", node=NODE, owner=owner, labels={"app": app}, **more)
-            )
-        self.server.held.discard("workloads")
-        self.clock.sleep(1)
-
-    def pods_on(self, node: str = NODE) -> list[str]:
-        found = self.server.all("pods")
-        return sorted(p["metadata"]["name"] for p in found if p["spec"].get("nodeName") == node)
-
-    def evictions(self) -> list[Any]:
-        return self.server.requests("create", "/eviction$")
-
+class World(DrainWorld):
     def drain(
         self,
         *,

@@ -1,0 +1,155 @@
+"""drain: empties nodes that are out of service, through the eviction API.
+
+Woken by ``nodes.cordoned`` of severity evict, and by a clock (resync). A maintenance window that
+draws near and an interruption reach it as that severity, which cordon gives the node. Answers
+``nodes.drained`` or, when what blocks has changed, ``drain.blocked``.
+
+May write: the annotation ``groundcrew.dev/drain``, evictions, at a deadline that the policy sets
+deletions, the warnings on the pods of a gang, Events. Never: cordons or uncordons, touches a
+DaemonSet, mirror or balloon pod, evicts from a node that is not cordoned by our mark.
+
+Each call does what it can in its time; the pods and the annotation hold all that the next one
+needs, so two instances on one node do no harm and a crash loses nothing. A drained node costs a
+read now and then, and no write.
+"""
+
+from collections.abc import Mapping
+from datetime import datetime
+
+import msgspec
+
+from events.cloudevent import CloudEvent
+from events.errors import MalformedEvent
+from functions.edge.context import Answer, Context, Outcome
+from functions.gateways.kubernetes import types
+from functions.rules import draining, keys
+from functions.rules.decision import Action
+from functions.rules.draining import NodeFacts
+from functions.rules.policy import default as default_policy
+from functions.steps import active, drain_nodes, mark
+from functions.steps.active import Active
+from functions.steps.drain_call import Call
+from functions.steps.drain_nodes import Done
+from functions.steps.tell import tell
+
+PING = "dev.knative.sources.ping"
+CORDONED = "dev.groundcrew.nodes.cordoned"
+DRAINED = "dev.groundcrew.nodes.drained"
+BLOCKED = "dev.groundcrew.drain.blocked"
+
+MOST_IN_ANSWER = 100
+WRITING_SECONDS = 0.6
+"""Kept back from the call's time for writing down what came of it."""
+
+decide = draining.decide
+
+
+def handle(event: CloudEvent, context: Context) -> Outcome:
+    if event.type == PING:
+        return drain(context)
+    if event.type == CORDONED:
+        named = _to_evict(event)
+        if not named:
+            return Outcome(declined="none of these nodes is to be emptied")
+        return drain(context, named)
+    return Outcome(declined=f"drain has nothing to do with {event.type}")
+
+
+def drain(context: Context, named: frozenset[str] = frozenset()) -> Outcome:
+    """Go on with every drain that is due; with the nodes that an event ``named`` alone, if one
+    did. What is true is read from the cluster either way."""
+    cluster, settings, clock = context.cluster, context.settings, context.clock
+    seconds = max(0.5, settings.call_seconds - WRITING_SECONDS)
+    marked = {n.name: n for n in cluster.list_nodes(keys.STATE) if _concerns(n)}
+    glance = decide(
+        [_facts(n) for n in marked.values()], default_policy().drain, clock.now(), named
+    )
+    if not any(d.action is not Action.NOTHING for d in glance):
+        # The usual tick: one request.
+        looks = [d.look_again for d in glance if d.look_again]
+        return Outcome(
+            declined="no drain is due",
+            look_again=min(looks, default=None),
+            requests=dict(cluster.requests),
+        )
+    in_force = active.read(cluster, settings.namespace)
+    policy, now = in_force.policy, clock.now()
+    with Call(cluster, clock, policy.drain, seconds, settings.namespace) as call:
+        facts = _read(context, marked, in_force, now)
+        decisions = decide(list(facts.values()), policy.drain, now, named)
+        if named:
+            decisions = [d for d in decisions if d.node in named]
+        done = drain_nodes.carry_out(call, policy, marked, facts, decisions)
+    uids = {name: node.metadata.uid for name, node in marked.items()}
+    tell(cluster, [d for one in done for d in one.news], uids, clock.now())
+    said = [d for one in done for d in one.decisions]
+    return Outcome(
+        decisions=tuple(d for d in said if d.action is not Action.NOTHING),
+        answer=_answer(done),
+        look_again=min((d.look_again for d in said if d.look_again), default=None),
+        requests=dict(cluster.requests),
+    )
+
+
+class _Cordoned(msgspec.Struct):
+    node: str
+    severity: str = ""
+
+
+class _CordonedData(msgspec.Struct):
+    nodes: list[_Cordoned] = []
+
+
+def _to_evict(event: CloudEvent) -> frozenset[str]:
+    try:
+        data = msgspec.json.decode(event.data, type=_CordonedData)
+    except (msgspec.DecodeError, UnicodeDecodeError) as problem:
+        raise MalformedEvent("data", str(problem)) from problem
+    return frozenset(n.node for n in data.nodes if n.severity == "evict")
+
+
+def _facts(node: types.Node) -> NodeFacts:
+    return NodeFacts(
+        view=mark.view(node, default_policy()), annotation=node.metadata.annotation(keys.DRAIN)
+    )
+
+
+def _concerns(node: types.Node) -> bool:
+    """Whether it is to be emptied, or its drain was begun."""
+    return node.metadata.label(keys.STATE) == "evict" or (
+        node.metadata.annotation(keys.DRAIN) is not None
+    )
+
+
+def _read(
+    context: Context, marked: Mapping[str, types.Node], in_force: Active, now: datetime
+) -> dict[str, NodeFacts]:
+    carriers = {context.settings.pod_node}
+    if len(marked) > 1:
+        own = context.cluster.list_pods(namespace=context.settings.namespace)
+        carriers |= {p.spec.node_name or "" for p in own.items or () if not p.finished}
+    views = {name: mark.view(node, in_force.policy) for name, node in marked.items()}
+    return {
+        name: NodeFacts(
+            view=view,
+            annotation=marked[name].metadata.annotation(keys.DRAIN),
+            carries_us=name in carriers,
+            paused=in_force.paused(view.pool, now),
+        )
+        for name, view in views.items()
+    }
+
+
+def _answer(done: list[Done]) -> Answer | None:
+    drained = [{"node": d.node, "evicted": d.state.evicted} for d in done if d.drained and d.state]
+    blocked = [
+        {"node": d.node, "blocked_by": list(d.state.blocked_by)}
+        for d in done
+        if d.blocked and d.state
+    ]
+    # One answer a call: that nodes are drained is what others act on, and what blocks is told
+    # again when it changes.
+    kind, nodes = (DRAINED, drained) if drained else (BLOCKED, blocked)
+    if not nodes:
+        return None
+    return Answer(kind, {"nodes": nodes[:MOST_IN_ANSWER], "count": len(nodes)})

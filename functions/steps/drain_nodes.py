@@ -1,0 +1,211 @@
+"""Carrying out what was decided about drains: node by node, side by side where time is real."""
+
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+
+import msgspec
+
+from functions.gateways.kubernetes import errors, types
+from functions.rules import draining
+from functions.rules.decision import Action, Decision
+from functions.rules.drain_state import DrainState, State, same_news
+from functions.rules.draining import Ended, NodeFacts
+from functions.rules.policy import Policy
+from functions.steps import drain_mark, mark, pods, warn
+from functions.steps.drain_call import Call
+from functions.steps.evict import Target, evict
+
+AT_ONCE = 32
+"""Nodes that one call works on side by side. With more than that, pods are asked to leave and not
+waited for: the next look sees them gone."""
+_LOST_RACE = (errors.TestFailed, errors.NotFound, errors.Conflict)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Done:
+    """What was done about one node."""
+
+    node: str
+    decisions: tuple[Decision, ...]
+    news: tuple[Decision, ...] = ()
+    """Those that the Events on the node are to tell."""
+    state: DrainState | None = None
+    drained: bool = False
+    """It became so in this call."""
+    blocked: bool = False
+    """It became so in this call, or by something else than before."""
+    problem: errors.KubernetesError | None = None
+
+
+def carry_out(
+    call: Call,
+    policy: Policy,
+    nodes: Mapping[str, types.Node],
+    facts: Mapping[str, NodeFacts],
+    decisions: Sequence[Decision],
+) -> list[Done]:
+    """Raises `errors.KubernetesError` when nothing at all could be done."""
+    begins = any(d.action is Action.START_DRAIN for d in decisions)
+    if begins and not call.patiently(_may_evict(call)):
+        decisions = [_not_allowed(d) if d.action is Action.START_DRAIN else d for d in decisions]
+    jobs: list[Callable[[float | None, bool], Done]] = []
+    done: list[Done] = []
+    for decision in decisions:
+        node, fact = nodes[decision.node], facts[decision.node]
+        if decision.action in (Action.START_DRAIN, Action.EVICT):
+            jobs.append(_OneNode(call, policy, node, fact, decision))
+        elif decision.action is Action.STOP_DRAIN:
+            done.append(_stop(call, node, fact, decision))
+        else:
+            done.append(Done(node=decision.node, decisions=(decision,)))
+    worked = _side_by_side(call, jobs) if call.threaded else _in_turn(call, jobs)
+    problems = [d.problem for d in worked if d.problem]
+    if problems and len(problems) == len(worked):
+        raise problems[0]
+    return done + worked
+
+
+def _side_by_side(call: Call, jobs: Sequence[Callable[[float | None, bool], Done]]) -> list[Done]:
+    if not jobs:
+        return []
+    with ThreadPoolExecutor(min(AT_ONCE, len(jobs))) as threads:
+        linger = len(jobs) <= AT_ONCE
+        return list(threads.map(lambda job: job(None, linger), jobs))
+
+
+def _in_turn(call: Call, jobs: Sequence[Callable[[float | None, bool], Done]]) -> list[Done]:
+    """On a simulated clock: each has its share of the time that is left."""
+    done = []
+    for number, job in enumerate(jobs):
+        done.append(job(call.left() / (len(jobs) - number), True))
+    return done
+
+
+class _OneNode:
+    """Begin or go on with one node's drain, and write down what came of it."""
+
+    def __init__(
+        self, call: Call, policy: Policy, node: types.Node, facts: NodeFacts, decision: Decision
+    ) -> None:
+        self.call = call
+        self.policy = policy
+        self.node = node
+        self.view = facts.view
+        self.decision = decision
+        self.begins = decision.action is Action.START_DRAIN
+        found, _ = draining.state_of(facts)
+        self.state = (
+            draining.begin(facts.view, policy.drain, call.clock.now())
+            if self.begins or found is None
+            else found
+        )
+
+    def __call__(self, seconds: float | None, linger: bool) -> Done:
+        try:
+            return self._work(seconds, linger)
+        except _LOST_RACE:
+            return self._said(_otherwise(self.decision, "somebody was faster: read again"))
+        except errors.KubernetesError as problem:
+            said = _otherwise(self.decision, f"the API server: {problem}")
+            return self._said(said, problem)
+
+    def _work(self, seconds: float | None, linger: bool) -> Done:
+        call = self.call
+        if self.begins:
+            self.node = drain_mark.write(call.cluster, self.node, self.state, begins=True)
+        listed = call.patiently(lambda: call.cluster.list_pods(node=self.node.name))
+        lost = draining.lost_at(self.view)
+        last_resort = draining.last_resort_at(self.state.started, lost, call.policy)
+        warned = warn.warn(
+            call,
+            self.node.name,
+            map(pods.pod, listed.items or ()),
+            started=self.state.started,
+            notice=call.policy.gang_notice,
+            latest=last_resort,
+            reason=f"node {self.node.name} is being drained",
+        )
+        ready = self.node.condition("Ready")
+        target = Target(
+            node=self.node.name,
+            uid=self.view.uid,
+            kubelet_lost=ready is not None and ready.status == "Unknown",
+            notice=warned.notice,
+            returned=self.state.returned,
+            last_resort_at=last_resort,
+            lost_at=lost,
+        )
+        result = evict(
+            call,
+            target,
+            lambda node: draining.refusal(mark.view(node, self.policy)),
+            seconds=seconds,
+            linger=linger,
+            listed=listed,
+        )
+        return self._conclude(result, warned.fresh)
+
+    def _conclude(self, result: draining.Result, fresh: Sequence[str]) -> Done:
+        now = self.call.clock.now()
+        before = self.state
+        state, said = draining.conclude(self.view, before, result, fresh, now)
+        if result.ended is Ended.NODE_GONE:
+            return self._said(said)
+        written = not same_news(before, state)
+        if written:
+            drain_mark.write(self.call.unbounded, self.node, state)
+        if result.ended is Ended.STOPPED and state.warned:
+            _withdraw(self.call, self.node.name)
+        drained = state.state is State.DRAINED and before.state is not State.DRAINED
+        blocked = state.state is State.BLOCKED and (
+            before.state is not State.BLOCKED or before.blocked_by != state.blocked_by
+        )
+        news = [self.decision] if self.begins else []
+        if drained or blocked or state.state is State.STOPPED or fresh:
+            news.append(said)
+        return Done(
+            node=self.node.name,
+            decisions=(self.decision, said) if self.begins else (said,),
+            news=tuple(news),
+            state=state,
+            drained=drained,
+            blocked=blocked,
+        )
+
+    def _said(self, said: Decision, problem: errors.KubernetesError | None = None) -> Done:
+        return Done(node=said.node, decisions=(said,), problem=problem)
+
+
+def _stop(call: Call, node: types.Node, facts: NodeFacts, decision: Decision) -> Done:
+    state, _ = draining.state_of(facts)
+    if state is None:
+        return Done(node=node.name, decisions=(decision,))
+    stopped = draining.stop(state, call.clock.now())
+    try:
+        drain_mark.write(call.unbounded, node, stopped)
+    except _LOST_RACE:
+        return Done(node=node.name, decisions=(_otherwise(decision, "somebody was faster"),))
+    if state.warned:
+        _withdraw(call, node.name)
+    return Done(node=node.name, decisions=(decision,), news=(decision,), state=stopped)
+
+
+def _withdraw(call: Call, node: str) -> None:
+    listed = call.unbounded.list_pods(node=node)
+    warn.withdraw(call, node, map(pods.pod, listed.items or ()))
+
+
+def _may_evict(call: Call) -> Callable[[], bool]:
+    return lambda: call.cluster.can_i("create", "pods", subresource="eviction")
+
+
+def _not_allowed(decision: Decision) -> Decision:
+    lacks = "may not create pods/eviction: give our service account that right"
+    return msgspec.structs.replace(
+        _otherwise(decision, f"the drain does not begin: we {lacks}"), blocked_by=(lacks,)
+    )
+
+
+def _otherwise(decision: Decision, reason: str) -> Decision:
+    return msgspec.structs.replace(decision, action=Action.HOLD, reason=reason)

@@ -1,0 +1,482 @@
+"""The drain function against the embedded cluster, on simulated time."""
+
+import json
+from datetime import timedelta
+from typing import Any
+
+import msgspec
+import pytest
+
+from events.cloudevent import CloudEvent
+from events.errors import MalformedEvent
+from events.notice import Kind
+from functions import drain
+from functions.edge.context import Context, Outcome, Settings
+from functions.gateways.kubernetes import errors
+from functions.gateways.kubernetes.client import Cluster
+from functions.rules import drain_state, keys, pause
+from functions.rules import policy as policies
+from functions.rules.decision import Action
+from functions.rules.drain_state import DrainState, State
+from functions.steps import active
+from infra.local.cluster import EmbeddedTransport, builders
+from tests.support.crew import ping
+from tests.support.simulated import DrainWorld
+
+NAMESPACE = "groundcrew-system"
+GANG = {"groundcrew.dev/gang": "run-7"}
+
+
+class World(DrainWorld):
+    def call(self, event: CloudEvent | None = None, pod_node: str = "") -> Outcome:
+        """One call, over a connection of its own as each process has."""
+        self.cluster = Cluster(EmbeddedTransport(self.server, self.clock.sleep))
+        settings = Settings(namespace=NAMESPACE, call_seconds=4.0, pod_node=pod_node)
+        context = Context(lambda: self.cluster, self.clock, settings)
+        return drain.handle(event or ping("resync-drain"), context)
+
+    def tick(self, times: int = 1) -> list[Outcome]:
+        """The resync, every five seconds."""
+        outcomes = []
+        for _ in range(times):
+            started = self.clock.monotonic()
+            outcomes.append(self.call())
+            self.clock.sleep(max(0.0, 5 - (self.clock.monotonic() - started)))
+        return outcomes
+
+    def state(self, name: str = "n1") -> DrainState:
+        text = self.annotation(name)
+        assert text is not None
+        return drain_state.decode(text)
+
+    def set_annotation(self, text: str, name: str = "n1") -> None:
+        found = self.node(name)
+        found["metadata"]["annotations"][keys.DRAIN] = text
+        self.server.apply(found)
+
+    def set_policy(self, text: str) -> None:
+        data = active.policy_data(policies.parse("version: 1\n" + text), "a test")
+        self.config_map(active.POLICY_NAME, "policy", data)
+
+    def config_map(self, name: str, part: str, data: dict[str, str]) -> None:
+        self.server.apply(
+            {
+                "apiVersion": "v1",
+                "kind": "ConfigMap",
+                "metadata": {"name": name, "namespace": NAMESPACE, "labels": {keys.PART: part}},
+                "data": data,
+            }
+        )
+
+    def writes(self) -> list[str]:
+        return [
+            f"{r.verb} {r.path}"
+            for r in self.server.requests()
+            if r.verb not in ("get", "list", "watch") and "selfsubject" not in r.path
+        ]
+
+
+@pytest.fixture
+def world() -> World:
+    return World()
+
+
+def cordoned(*nodes: str, severity: str = "evict") -> CloudEvent:
+    data = {"nodes": [{"node": name, "severity": severity} for name in nodes]}
+    return CloudEvent(
+        id="1", source="/groundcrew", type=drain.CORDONED, data=json.dumps(data).encode()
+    )
+
+
+def test_a_node_that_is_to_be_emptied_is_drained_in_one_call(world: World) -> None:
+    world.replicas("web", 3)
+    world.mark()
+    outcome = world.call(cordoned("n1"))
+    assert [d.action for d in outcome.decisions] == [Action.START_DRAIN, Action.DRAINED]
+    assert outcome.answer is not None
+    assert outcome.answer.type == drain.DRAINED
+    assert outcome.answer.data["nodes"] == [{"node": "n1", "evicted": 3}]
+    state = world.state()
+    assert (state.state, state.evicted, state.blocked_by) == (State.DRAINED, 3, ())
+    assert world.pods_on() == []
+    assert sorted(world.events()) == [("DrainStarted", "n1"), ("NodeDrained", "n1")]
+
+
+def test_the_drain_is_written_down_before_the_first_eviction(world: World) -> None:
+    world.replicas("web", 1)
+    world.mark()
+    world.call()
+    writes = world.writes()
+    assert writes[0].startswith("patch /api/v1/nodes/n1")
+    assert writes[1].endswith("/eviction")
+
+
+def test_a_drained_node_costs_one_request_and_no_write(world: World) -> None:
+    world.replicas("web", 3)
+    world.mark()
+    world.call()
+    written = len(world.writes())
+    world.clock.sleep(5)
+    outcome = world.call()
+    assert outcome.requests == {"list nodes": 1}
+    assert outcome.look_again is not None
+    world.clock.sleep(300)
+    world.call(cordoned("n1"))
+    assert len(world.writes()) == written
+
+
+def test_an_event_about_other_severities_connects_to_nothing(world: World) -> None:
+    def connect() -> Cluster:
+        raise AssertionError("connected")
+
+    context = Context(connect, world.clock, Settings())
+    assert drain.handle(cordoned("n1", severity="cordon"), context).declined
+    with pytest.raises(MalformedEvent, match="data"):
+        drain.handle(
+            CloudEvent(id="1", source="x", type=drain.CORDONED, data=b'{"nodes": 3}'), context
+        )
+
+
+def test_what_an_event_says_of_a_node_that_is_not_marked_is_not_believed(world: World) -> None:
+    world.replicas("web", 1)
+    world.call(cordoned("n1", "n2", "n3"))
+    assert world.writes() == []
+
+
+@pytest.mark.parametrize(
+    "mark",
+    [
+        {"cordoned": False},
+        {"severity": "cordon"},
+        {"severity": "dismissed"},
+        {"labels": {keys.OPT_OUT: "false"}},
+    ],
+)
+def test_a_node_that_is_not_ours_to_drain_is_left_alone(world: World, mark: dict[str, Any]) -> None:
+    world.replicas("web", 1)
+    world.mark(**mark)
+    world.call(cordoned("n1"))
+    assert world.writes() == []
+
+
+def test_an_evict_label_without_the_mark_of_cordon_is_not_enough(world: World) -> None:
+    world.replicas("web", 1)
+    world.mark()
+    found = world.node()
+    del found["metadata"]["annotations"][keys.INCIDENTS]
+    world.server.apply(found)
+    world.call()
+    assert world.writes() == []
+
+
+def test_a_slow_drain_goes_on_with_the_resync_and_evicts_nothing_twice(world: World) -> None:
+    world.pod("slow", app="web", grace_seconds=120, stop_seconds=60)
+    world.mark()
+    outcomes = world.tick(14)
+    assert outcomes[0].look_again is not None
+    assert world.state().state is State.DRAINED
+    assert len(world.evictions()) == 1
+    assert len([o for o in outcomes if o.answer]) == 1
+    patches = world.server.requests("patch", "/nodes/n1")
+    assert len(patches) == 3, "begun, evicted, drained"
+
+
+def test_blockers_are_named_told_once_and_written_once(world: World) -> None:
+    world.pod("bare")
+    world.replicas("web", 2)
+    world.mark()
+    outcomes = world.tick(6)
+    answers = [o.answer for o in outcomes if o.answer]
+    assert [a.type for a in answers] == [drain.BLOCKED]
+    [node] = answers[0].data["nodes"]
+    assert node["node"] == "n1"
+    assert "default/bare: has no controller" in node["blocked_by"][0]
+    state = world.state()
+    assert state.state is State.BLOCKED
+    assert world.pods_on() == ["bare"]
+    assert world.events().count(("DrainBlocked", "n1")) == 1
+    written = len(world.writes())
+    world.tick(30)
+    assert len(world.writes()) == written
+
+
+def test_a_long_blocked_drain_is_looked_at_less_often_and_still_notices(world: World) -> None:
+    world.pod("bare")
+    world.mark()
+    world.tick(150)
+    before = len(world.server.requests("list", "/pods"))
+    world.tick(12)
+    assert len(world.server.requests("list", "/pods")) - before <= 3
+    world.server.delete("pods", "default", "bare", grace_seconds=0)
+    world.tick(7)
+    assert world.state().state is State.DRAINED
+
+
+def test_a_budget_that_paces_the_drain_does_not_make_it_blocked(world: World) -> None:
+    world.replicas("web", 3)
+    world.server.apply(builders.pdb("web", labels={"app": "web"}, max_unavailable=1))
+    world.mark()
+    outcomes = world.tick(8)
+    assert world.state().state is State.DRAINED
+    assert [o.answer.type for o in outcomes if o.answer] == [drain.DRAINED]
+
+
+def test_somebodys_uncordon_stops_a_running_drain(world: World) -> None:
+    world.pod("bare")
+    world.mark()
+    world.tick()
+    found = world.node()
+    found["spec"]["unschedulable"] = False
+    world.server.apply(found)
+    outcome = world.call()
+    assert [d.action for d in outcome.decisions] == [Action.STOP_DRAIN]
+    assert world.state().state is State.STOPPED
+    assert ("DrainStopped", "n1") in world.events()
+    written = len(world.writes())
+    world.tick(3)
+    assert len(world.writes()) == written
+
+
+def test_a_node_uncordoned_between_our_read_and_our_write_is_not_drained(world: World) -> None:
+    world.replicas("web", 1)
+    world.mark()
+
+    def uncordon(_: object) -> None:
+        found = world.node()
+        found["spec"]["unschedulable"] = False
+        world.server.apply(found)
+
+    world.server.faults.before("patch", "/nodes/n1", uncordon)
+    world.call()
+    assert world.evictions() == []
+    assert world.annotation() is None
+
+
+def test_a_drain_of_another_machine_or_boot_is_void(world: World) -> None:
+    world.replicas("web", 2)
+    world.mark()
+    old = DrainState(
+        state=State.DRAINED,
+        started=world.clock.now() - timedelta(days=1),
+        changed=world.clock.now() - timedelta(days=1),
+        provider_id="aws:///us-east-1a/i-another",
+        boot=world.node()["status"]["nodeInfo"]["bootID"],
+    )
+    world.set_annotation(drain_state.encode(old))
+    world.call()
+    assert world.pods_on() == []
+    same_machine = msgspec.structs.replace(
+        old, provider_id=world.node()["spec"]["providerID"], boot="another boot"
+    )
+    world.replicas("late", 1)
+    world.set_annotation(drain_state.encode(same_machine))
+    world.call()
+    assert world.pods_on() == []
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", '{"state": "flying"}', "x" * 5000])
+def test_a_garbled_annotation_is_begun_anew_and_said_so(world: World, text: str) -> None:
+    world.replicas("web", 1)
+    world.mark()
+    world.set_annotation(text)
+    outcome = world.call()
+    assert "unreadable" in outcome.decisions[0].reason
+    assert world.state().state is State.DRAINED
+
+
+def test_fields_of_a_newer_version_are_kept(world: World) -> None:
+    world.pod("slow", app="web", stop_seconds=20)
+    world.mark()
+    world.tick()
+    raw = json.loads(world.annotation() or "")
+    world.set_annotation(json.dumps({**raw, "v": 2, "volumes": ["a"]}))
+    world.tick(5)
+    after = json.loads(world.annotation() or "")
+    assert (after["state"], after["volumes"], after["v"]) == ("drained", ["a"], 2)
+
+
+def test_another_instance_that_was_faster_does_no_harm(world: World) -> None:
+    world.replicas("web", 2)
+    world.mark()
+    other = DrainState(
+        state=State.DRAINING,
+        started=world.clock.now(),
+        changed=world.clock.now(),
+        provider_id=world.node()["spec"]["providerID"],
+    )
+    world.server.faults.before(
+        "patch", "/nodes/n1", lambda _: world.set_annotation(drain_state.encode(other))
+    )
+    outcome = world.call()
+    assert outcome.answer is None
+    assert world.evictions() == []
+    world.clock.sleep(5)
+    world.call()
+    assert world.state().state is State.DRAINED
+
+
+def test_a_pause_holds_the_drain_and_writes_nothing(world: World) -> None:
+    world.replicas("web", 1)
+    world.mark()
+    stop = pause.Pause(until=world.clock.now() + timedelta(minutes=1), reason="release night")
+    world.config_map(
+        active.PAUSE_NAME, "pause", {pause.CLUSTER: msgspec.json.encode(stop).decode()}
+    )
+    outcome = world.call(cordoned("n1"))
+    assert "release night" in outcome.decisions[0].reason
+    assert world.writes() == []
+    world.clock.sleep(60)
+    world.call()
+    assert world.pods_on() == []
+
+
+def test_without_the_right_to_evict_no_drain_begins(world: World) -> None:
+    world.replicas("web", 1)
+    world.mark()
+    world.server.deny(lambda asked: "no" if asked.get("subresource") == "eviction" else "")
+    outcome = world.call()
+    assert "may not create pods/eviction" in outcome.decisions[0].reason
+    assert world.writes() == []
+
+
+def test_an_api_server_that_is_away_is_an_error_to_be_tried_again(world: World) -> None:
+    world.mark()
+    world.server.faults.drop("list", "/nodes", times=100)
+    with pytest.raises(errors.Unreachable):
+        world.call()
+
+
+@pytest.mark.parametrize("verb", ["get", "list", "watch", "create", "patch"])
+@pytest.mark.parametrize("status", [500, 429, 409])
+def test_a_refusal_of_any_verb_only_delays_the_drain(world: World, verb: str, status: int) -> None:
+    world.pod("web-1", app="web", stop_seconds=3)
+    world.replicas("db", 2)
+    world.server.apply(builders.pdb("db", labels={"app": "db"}, max_unavailable=1))
+    world.mark()
+    world.server.faults.fail(verb, "(pods|nodes|poddisruption|daemonsets)", status, times=3)
+    for _ in range(8):
+        try:
+            world.tick()
+        except errors.KubernetesError:
+            world.clock.sleep(5)
+    assert world.state().state is State.DRAINED
+    assert world.pods_on() == []
+
+
+def test_a_gang_is_warned_on_every_node_before_its_first_member_goes(world: World) -> None:
+    world.pod("rank-0", app="train", labels=GANG)
+    world.pod("rank-1", app="train", labels=GANG, on="n2")
+    world.pod("web-1", app="web")
+    world.mark()
+    world.tick()
+    until = (world.clock.now() - timedelta(seconds=5) + timedelta(minutes=5)).isoformat()
+    for name in ("rank-0", "rank-1"):
+        notes = world.server.get("pods", "default", name)["metadata"]["annotations"]
+        assert notes[keys.EVICT_AFTER].replace("Z", "+00:00") == until
+        assert "n1" in notes[keys.EVICT_REASON]
+    assert world.pods_on() == ["rank-0"]
+    assert len(world.server.requests("patch", "/pods/")) == 2
+    world.tick(50)
+    assert world.pods_on() == ["rank-0"]
+    assert len(world.server.requests("patch", "/pods/")) == 2
+    world.tick(12)
+    assert world.pods_on() == []
+    assert world.pods_on("n2") == ["rank-1"]
+
+
+def test_a_gang_that_says_it_is_ready_is_not_waited_for(world: World) -> None:
+    for name in ("rank-0", "rank-1"):
+        world.pod(name, app="train", labels=GANG)
+    world.mark()
+    world.tick()
+    for name in ("rank-0", "rank-1"):
+        world.cluster.patch_pod(
+            "default", name, {"metadata": {"annotations": {keys.READY_TO_EVICT: "true"}}}
+        )
+    world.tick(2)
+    assert world.state().state is State.DRAINED
+
+
+def test_a_stopped_drain_takes_its_warnings_back(world: World) -> None:
+    world.pod("rank-0", app="train", labels=GANG)
+    world.mark()
+    world.tick()
+    world.mark(cordoned=False)
+    world.tick()
+    notes = world.server.get("pods", "default", "rank-0")["metadata"].get("annotations", {})
+    assert keys.EVICT_AFTER not in notes
+
+
+def test_a_warning_of_an_earlier_drain_does_not_count(world: World) -> None:
+    old = (world.clock.now() - timedelta(hours=1)).strftime("%Y-%m-%dT%H:%M:%SZ")
+    world.pod("rank-0", app="train", labels=GANG, annotations={keys.EVICT_AFTER: old})
+    world.mark()
+    world.tick(3)
+    assert world.pods_on() == ["rank-0"]
+
+
+def test_the_job_of_one_pod_is_no_gang(world: World) -> None:
+    world.server.held.add("workloads")
+    job = world.server.apply(builders.workload("Job", "once"))
+    owner = {**job, "apiVersion": "batch/v1", "kind": "Job"}
+    world.server.apply(builders.pod("once-1", node="n1", owner=owner))
+    world.mark()
+    world.tick()
+    assert world.pods_on() == []
+
+
+def test_blocked_pods_are_deleted_before_the_cloud_takes_the_machine(world: World) -> None:
+    world.pod("bare", grace_seconds=45)
+    world.pod("rank-0", app="train", labels=GANG)
+    deadline = world.clock.now() + timedelta(seconds=120)
+    world.mark(kind=Kind.INTERRUPTION, deadline=deadline)
+    world.tick(12)
+    assert world.server.requests("delete", "/pods/") == []
+    world.tick(2)
+    assert world.pods_on() == []
+    assert len(world.server.requests("delete", "/pods/")) == 1
+
+
+@pytest.mark.parametrize(("past", "left"), [("keep", ["bare"]), ("delete", [])])
+def test_the_policys_deadline_decides_about_blocked_pods(
+    world: World, past: str, left: list[str]
+) -> None:
+    world.set_policy(f"drain: {{deadline: 1m, past_deadline: {past}}}")
+    world.pod("bare")
+    world.mark()
+    world.tick(20)
+    assert world.pods_on() == left
+
+
+def test_a_node_that_carries_us_waits_for_the_others(world: World) -> None:
+    world.add_node("n3", unschedulable=True)
+    world.pod("own", app="own", namespace=NAMESPACE)
+    world.pod("slow", app="web", on="n3", stop_seconds=20)
+    world.mark("n1")
+    world.mark("n3")
+    first = world.tick()[0]
+    held = [d for d in first.decisions if d.node == "n1"]
+    assert [d.action for d in held] == [Action.HOLD]
+    assert world.annotation("n1") is None
+    world.tick(8)
+    assert world.state("n3").state is State.DRAINED
+    assert world.state("n1").state is State.DRAINED
+
+
+def test_several_nodes_share_one_call(world: World) -> None:
+    for number in range(10, 20):
+        world.add_node(f"n{number}", unschedulable=True)
+        world.pod(f"web-{number}", app="web", on=f"n{number}")
+        world.mark(f"n{number}")
+    world.tick(10)
+    drained = {f"n{n}" for n in range(10, 20) if world.state(f"n{n}").state is State.DRAINED}
+    assert len(drained) == 10
+    assert len(world.evictions()) == 10
+
+
+def test_a_node_that_is_deleted_in_the_middle_is_no_error(world: World) -> None:
+    world.pod("slow", app="web", stop_seconds=60)
+    world.mark()
+    world.tick()
+    world.server.delete("nodes", "", "n1")
+    assert world.tick()[0].declined
