@@ -14,6 +14,7 @@ told is found by the resync: marked nodes each time, all nodes every `FULL_READ`
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import msgspec
@@ -31,7 +32,7 @@ from functions.rules.ledger import Ledger
 from functions.rules.rebuild import Census, rebuild
 from functions.steps import active, find, mark
 from functions.steps.active import CLUSTER
-from functions.steps.carry_out import Crew, Edit, Work, place
+from functions.steps.carry_out import REGISTRATION, Crew, Edit, Work, place
 
 PING = "dev.knative.sources.ping"
 CORDONED = "dev.groundcrew.nodes.cordoned"
@@ -69,7 +70,9 @@ def hear(notices: Sequence[Notice], context: Context) -> Outcome:
         for name, node in found.nodes.items()
     }
     edits: list[Edit] = [waiting.edit] if waiting.served else []
-    edits += [crew.keep_pending(found.unknown)] if found.unknown else []
+    if found.unknown:
+        edits.append(crew.keep_pending(found.unknown))
+        crew.done.look_again.append(crew.now + REGISTRATION)
     return _carry_out(crew, work, edits)
 
 
@@ -108,8 +111,9 @@ def resync(context: Context) -> Outcome:
         edits.append(_rebuild(crew, census))
         for node in unstamped[:STAMPS_A_CALL]:
             _stamp(context, node)
-        crew.done.look_again.append(crew.now + FULL_READ)
-    return _carry_out(crew, work, edits, out)
+    crew.done.look_again += waiting.until
+    outcome = _carry_out(crew, work, edits, out)
+    return replace(outcome, reads_all_again=crew.now + FULL_READ) if full else outcome
 
 
 class _Waiting:
@@ -128,6 +132,12 @@ class _Waiting:
 
     def left(self) -> list[Notice]:
         return [p.notice for k, p in self._pending.items() if k not in self.served]
+
+    @property
+    def until(self) -> list[datetime]:
+        """When those that are still waited for have had their time."""
+        left = (p.until for k, p in self._pending.items() if k not in self.served)
+        return [until for until in left if until > self._now]
 
     @property
     def over(self) -> list[Notice]:

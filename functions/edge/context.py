@@ -102,6 +102,9 @@ class Outcome:
     look_again: datetime | None = None
     """The earliest time at which the same function has something to do if nothing else happens:
     for the log, and for a simulated clock that skips the ticks in which nothing is due."""
+    reads_all_again: datetime | None = None
+    """When it next looks at everything, in case an event was lost; if the cluster has not changed
+    by then it finds nothing. Apart from `look_again`, which comes due whatever changes."""
     declined: str = ""
     """Why nothing was done, when nothing was."""
     requests: Mapping[str, int] = field(default_factory=dict)
