@@ -281,6 +281,8 @@ def _settle(ears: _Ears, ledgers: Mapping[str, Ledger], policy: Policy, now: dat
             and ears.record.find(incident.source, incident.check, incident.ref) is not incident
         ):
             ears.say(Action.CLOSE, f"{incident.check}: {incident.why}", incident)
+        if incident.state is State.DISMISSED:
+            ears.due.append((incident.ended or incident.last) + policy.dismissed.override)
     ears.record = record
     return ears
 
@@ -326,7 +328,10 @@ def wish_of(incident: Incident, view: NodeView, policy: Policy, now: datetime) -
             voluntary = False
     else:
         acts_at = incident.first + policy.wait_of(*words)
-        if now < acts_at:
+        taken_back = None if incident.latched else incident.claimed
+        if taken_back and taken_back < acts_at:
+            severity = Severity.WATCH  # it did not last
+        elif now < acts_at:
             severity, due = Severity.WATCH, acts_at
     if incident.severity is Severity.WATCH:
         severity, due = Severity.WATCH, None

@@ -119,6 +119,10 @@ class TestOwnership:
         again = run(dismissed, what.get("notice", notice()), at=NOW + what.get("later", minutes(1)))
         assert (only(again).unschedulable is True) is acts
 
+    def test_a_dismissed_incident_is_looked_at_again_when_the_override_is_over(self) -> None:
+        dismissed = after(only(run(node(), notice())), unschedulable=False)
+        assert only(run(dismissed, notice())).look_again == NOW + timedelta(hours=24)
+
     def test_a_dismissed_check_is_heard_again_after_its_source_took_it_back(self) -> None:
         marked = after(only(run(node(), notice())))
         dismissed = after(only(run(msgspec.structs.replace(marked, unschedulable=False))))
@@ -219,6 +223,14 @@ class TestFirstSeen:
         assert waiting.unschedulable is None
         assert waiting.look_again == NOW + minutes(5)
         assert only(run(after(waiting), ready, at=NOW + minutes(5))).unschedulable is True
+
+    def test_what_is_taken_back_within_its_waiting_time_is_never_acted_on(self) -> None:
+        waiting = only(run(node(), notice("Ready")))
+        back = only(run(after(waiting), recovery("Ready"), at=NOW + minutes(3)))
+        later = only(run(after(back), at=NOW + minutes(6)))
+        assert (back.unschedulable, later.unschedulable) == (None, None)
+        again = only(run(after(later), notice("Ready"), at=NOW + minutes(7)))
+        assert again.unschedulable is True
 
 
 class TestBudget:
