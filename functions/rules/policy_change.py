@@ -134,9 +134,9 @@ def _loosened_rules(old: Policy, new: Policy) -> Iterable[Change]:
         if not any(_covers(other, shadow) for other in new.shadow):
             yield Change("shadow", _words(msgspec.to_builtins(shadow)), "")
     for kind, gpus in old.recovery.gpus.items():
-        if new.recovery.gpus.get(kind, 0) < gpus:
-            after = new.recovery.gpus.get(kind)
-            yield Change(f"recovery.gpus.{kind}", str(gpus), "" if after is None else str(after))
+        fewer = new.recovery.gpus.get(kind, 0)
+        if fewer < gpus:
+            yield Change(f"recovery.gpus.{kind}", str(gpus), str(fewer or ""))
 
 
 def moved(
