@@ -98,6 +98,7 @@ class _Drain:
             else InlineFeed(call.cluster, target.node)
         )
         self.pods: dict[str, Pod] = {}
+        self.listed = False
         self.fresh = False
         """Whether the pods are those of a list after which nothing has changed."""
         self.checked = now
@@ -138,7 +139,8 @@ class _Drain:
             steps = self._steps()
             if all(s.verdict is Verdict.IGNORE for s in steps) and not self.flying:
                 if self.fresh:
-                    return Ended.EMPTY, ""
+                    # Empty because it was emptied, and not uncordoned meanwhile.
+                    return (self._not_ours() if self.went else None) or (Ended.EMPTY, "")
                 if self._left() > 0:
                     self._take_list(self._list())
                     continue
@@ -266,6 +268,9 @@ class _Drain:
         return recently or bool(self.evicted or self.flying) or self._leaving(steps)
 
     def _poll_is_due(self, steps: list[Step]) -> bool:
+        if any(step.budgets for step in self.flying.values()):
+            # What the server counts now does not count these yet.
+            return False
         now = self.call.clock.monotonic()
         return self.linger and now >= self.poll_at and self._waits_for_budgets(steps)
 
@@ -284,7 +289,7 @@ class _Drain:
             worth = worth or self._leaving(steps)
             times += [at for s in steps if now < (at := self.again.get(s.pod.uid, now)) < self.ends]
             if self._waits_for_budgets(steps):
-                times.append(self.poll_at)
+                times.append(max(self.poll_at, now + _FIRST_POLL / 10))
         if not times and not worth:
             return None
         if not self.call.threaded:
@@ -410,7 +415,8 @@ class _Drain:
         self.polls = 0
 
     def _arrived(self, pod: Pod) -> None:
-        """A pod came to the node although it is cordoned."""
+        """A pod came to the node although it is cordoned, or because it is no longer."""
+        self.checked = self.call.clock.monotonic() - _CHECK_SECONDS
         if pod.owner and pod.owner.uid in self.evicted_owners:
             self.returned[pod.owner.uid] = self.returned.get(pod.owner.uid, 0) + 1
 
@@ -421,9 +427,9 @@ class _Drain:
         found = {p.uid: p for p in map(pods.pod, listed.items or ())}
         for uid in self.pods.keys() - found.keys():
             self._gone(uid)
-        for uid in found.keys() - self.pods.keys():
+        for uid in found.keys() - self.pods.keys() if self.listed else ():
             self._arrived(found[uid])
-        self.pods = found
+        self.pods, self.listed = found, True
         self.fresh = True
         self.feed.follow(listed.metadata.resource_version)
 
