@@ -15,7 +15,7 @@ from functions.gateways.kubernetes.client import Cluster
 from functions.rules.pause import Pause
 from infra.cli import connect, main
 from infra.local.cluster import EmbeddedCluster, EmbeddedTransport, builders
-from tests.support.crew import context, ping
+from tests.support.crew import context, node_update, ping
 from tests.support.simulated import SimClock
 
 NAMESPACE = "groundcrew-system"
@@ -48,6 +48,10 @@ class Fleet:
 
     def resync(self) -> None:
         cordon.handle(ping(), self.context)
+
+    def look(self, node: str) -> None:
+        """The event of a changed Node reaches cordon."""
+        cordon.handle(node_update(self.server.get("nodes", "", node) or {}), self.context)
 
     def drain(self) -> None:
         drain.handle(ping("drain-resync"), self.context)
