@@ -1,18 +1,16 @@
 """From a request to its answer."""
 
-from typing import Any
-
 from infra.local.cluster import discovery, refusals
 from infra.local.cluster.call import Answer, Call, answered, refused
 from infra.local.cluster.eviction import evict
 from infra.local.cluster.objects import changed, node_of, with_condition
 from infra.local.cluster.reading import get, list_
 from infra.local.cluster.refusals import Refusal
-from infra.local.cluster.resources import PODS
+from infra.local.cluster.resources import PODS, RESOURCES
 from infra.local.cluster.routing import Target, target_of, verb_of
 from infra.local.cluster.watch import WatchStream
 from infra.local.cluster.world import World
-from infra.local.cluster.writing import create, decode_json, patch, remove, replace
+from infra.local.cluster.writing import create, decode_object, patch, remove, replace
 
 
 def verb(call: Call) -> str:
@@ -33,8 +31,9 @@ def watch(world: World, call: Call) -> WatchStream | Answer:
     """A watch, or why there is none."""
     try:
         target = target_of(call.path)
-        if target is None or verb_of(call.method, target, watch=True) not in ("watch", "get"):
-            raise refusals.no_such_resource()
+        if target is None or verb_of(call.method, target, watch=True) != "watch":
+            # Of one object there is no watch: the server overlooks the parameter.
+            return _handle(world, call)
         return WatchStream(world, target, call)
     except Refusal as refusal:
         return refused(refusal)
@@ -75,24 +74,32 @@ def _no_resource(call: Call) -> Answer:
         if call.method != "GET":
             raise refusals.method_not_allowed()
         return answered(found)
+    parts = call.path.strip("/").split("/")
+    if parts[0] not in ("api", "apis") or (parts[0] == "apis" and parts[1:2] not in _GROUPS):
+        return Answer(404, b"404 page not found\n", "text/plain; charset=utf-8")
     raise refusals.no_such_resource()
+
+
+_GROUPS = [[one.group] for one in RESOURCES]
 
 
 def _unknown_dry_run(call: Call) -> Refusal:
     value = call.query["dryRun"]
     problem = refusals.FieldProblem(
-        "NotSupported", "dryRun", f'Unsupported value: "{value}": supported values: "All"'
+        "NotSupported", "dryRun", f'Unsupported value: ["{value}"]: supported values: "All"'
     )
+    kinds = {"POST": "Create", "PUT": "Update", "PATCH": "Patch", "DELETE": "Delete"}
+    kind = f"{kinds.get(call.method, 'List')}Options"
     return Refusal(
         422,
         "Invalid",
-        f'{{}} "" is invalid: {problem.text}',
-        details={"causes": [problem.cause]},
+        f'{kind}.meta.k8s.io "" is invalid: {problem.text}',
+        details={"group": "meta.k8s.io", "kind": kind, "causes": [problem.cause]},
     )
 
 
 def _bind(world: World, target: Target, call: Call) -> Answer:
-    body: Any = decode_json(call) or {}
+    body = decode_object(call, "Binding", "v1")
     node = (body.get("target") or {}).get("name")
     pod = world.store.get(PODS, target.namespace, target.name)
     if pod is None:
@@ -100,8 +107,12 @@ def _bind(world: World, target: Target, call: Call) -> Answer:
     if not node:
         raise refusals.bad_request("target.name is required: the node to bind to")
     if node_of(pod):
-        raise refusals.conflict(
-            PODS, target.name, f'pod {target.name} is already assigned to node "{node_of(pod)}"'
+        raise refusals.Refusal(
+            409,
+            "Conflict",
+            f'Operation cannot be fulfilled on pods/binding "{target.name}": pod {target.name} '
+            f'is already assigned to node "{node_of(pod)}"',
+            details={"name": target.name, "kind": "pods/binding"},
         )
     if not call.dry_run:
         bound = changed(pod, "spec", "nodeName", value=node)
@@ -113,9 +124,8 @@ def _bind(world: World, target: Target, call: Call) -> Answer:
 
 
 def _review(world: World, call: Call) -> Answer:
-    review: Any = decode_json(call)
-    if not isinstance(review, dict):
-        raise refusals.bad_request("the body is not a SelfSubjectAccessReview")
+    group = "authorization.k8s.io"
+    review = decode_object(call, "SelfSubjectAccessReview", f"{group}/v1", group)
     attributes = (review.get("spec") or {}).get("resourceAttributes") or {}
     reason = world.denied(attributes)
     status = {"allowed": not reason, **({"reason": reason} if reason else {})}

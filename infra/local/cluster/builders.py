@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-from infra.local.cluster.controllers.kubelet import PREFIX, running
+from infra.local.cluster.controllers.kubelet import PREFIX, healthy, running
 from infra.local.cluster.objects import Object, timestamp
 
 BORN = datetime(2026, 3, 1, tzinfo=UTC)
@@ -48,7 +48,7 @@ def node(
     }
     if gpus:
         own_labels |= {"nvidia.com/gpu.present": "true", "nvidia.com/gpu.count": str(gpus)}
-    by_type = {one[0]: _condition(*one, moment) for one in _HEALTHY}
+    by_type = {one["type"]: one for one in healthy(moment)}
     for one in conditions:
         by_type[one["type"]] = {
             "lastHeartbeatTime": moment,
@@ -92,30 +92,6 @@ def node(
                 "architecture": "amd64",
             },
         },
-    }
-
-
-_HEALTHY = (
-    (
-        "MemoryPressure",
-        "False",
-        "KubeletHasSufficientMemory",
-        "kubelet has sufficient memory available",
-    ),
-    ("DiskPressure", "False", "KubeletHasNoDiskPressure", "kubelet has no disk pressure"),
-    ("PIDPressure", "False", "KubeletHasSufficientPID", "kubelet has sufficient PID available"),
-    ("Ready", "True", "KubeletReady", "kubelet is posting ready status"),
-)
-
-
-def _condition(kind: str, status: str, reason: str, message: str, moment: str) -> Object:
-    return {
-        "type": kind,
-        "status": status,
-        "lastHeartbeatTime": moment,
-        "lastTransitionTime": moment,
-        "reason": reason,
-        "message": message,
     }
 
 

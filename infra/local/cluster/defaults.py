@@ -6,6 +6,7 @@ from infra.local.cluster.objects import Object, spec_of
 from infra.local.cluster.resources import (
     DAEMON_SETS,
     DEPLOYMENTS,
+    EVENTS,
     JOBS,
     NAMESPACES,
     PDBS,
@@ -31,6 +32,8 @@ def with_defaults(resource: Resource, item: Object) -> Object:
             template = spec["template"]
             spec["template"] = {**template, "spec": _pod_spec(template.get("spec") or {})}
         return {**item, "spec": spec}
+    if resource is EVENTS:
+        return {"source": {}, "reportingComponent": "", "reportingInstance": "", **item}
     if resource is NAMESPACES:
         meta = item["metadata"]
         labels = {**(meta.get("labels") or {}), "kubernetes.io/metadata.name": meta["name"]}

@@ -18,7 +18,7 @@ from infra.local.cluster.objects import (
     timestamp,
     uid_of,
 )
-from infra.local.cluster.refusals import Refusal, bad_request, conflict
+from infra.local.cluster.refusals import bad_request, failed_precondition
 from infra.local.cluster.resources import NAMESPACES, PODS, Resource
 from infra.local.cluster.world import World
 
@@ -57,7 +57,7 @@ def delete(
 ) -> tuple[Object, bool]:
     """The object as it is now, and whether it is gone. Raises a 409 `Refusal` when a
     precondition does not hold."""
-    _check_preconditions(resource, item, options)
+    check_preconditions(resource, item, options)
     grace = _grace(resource, item, options)
     finalizers = list(metadata(item).get("finalizers") or ())
     if options.propagation == "Orphan" and not options.dry_run:
@@ -91,26 +91,22 @@ def is_through(item: Object) -> bool:
     )
 
 
-def _check_preconditions(resource: Resource, item: Object, options: DeleteOptions) -> None:
+def check_preconditions(resource: Resource, item: Object, options: DeleteOptions) -> None:
     if options.uid is not None and options.uid != uid_of(item):
-        raise _precondition(
+        raise failed_precondition(
             resource,
-            item,
+            name_of(item),
             f"the UID in the precondition ({options.uid}) does not match the UID in record "
             f"({uid_of(item)}). The object might have been deleted and then recreated",
         )
     version = metadata(item).get("resourceVersion")
     if options.resource_version is not None and options.resource_version != version:
-        raise _precondition(
+        raise failed_precondition(
             resource,
-            item,
+            name_of(item),
             f"the ResourceVersion in the precondition ({options.resource_version}) does not "
             f"match the ResourceVersion in record ({version}). The object might have been modified",
         )
-
-
-def _precondition(resource: Resource, item: Object, why: str) -> Refusal:
-    return conflict(resource, name_of(item), why)
 
 
 def _grace(resource: Resource, item: Object, options: DeleteOptions) -> int:
@@ -137,9 +133,12 @@ def _put(world: World, resource: Resource, item: Object, options: DeleteOptions)
 
 
 def _remove(world: World, resource: Resource, item: Object, options: DeleteOptions) -> Object:
-    if options.dry_run:
-        return item
-    return world.store.remove(resource, namespace_of(item), name_of(item))
+    """The answer shows the object as marked, though nobody ever saw it so."""
+    last = item
+    if not options.dry_run:
+        last = world.store.remove(resource, namespace_of(item), name_of(item))
+    marked = _marked(last, world.timestamp(), 0)
+    return changed(marked, "metadata", "deletionGracePeriodSeconds", value=0)
 
 
 def _orphan(world: World, item: Object) -> None:

@@ -22,6 +22,7 @@ from infra.local.cluster.controllers.workloads import Workloads
 from infra.local.cluster.defaults import first_status, with_defaults
 from infra.local.cluster.deletion import DeleteOptions, delete
 from infra.local.cluster.faults import ConnectionDropped, Faults
+from infra.local.cluster.forms import formed
 from infra.local.cluster.objects import Object, deep_copy, metadata, timestamp, with_condition
 from infra.local.cluster.resources import BY_KIND, NAMESPACES, NODES, resource_named
 from infra.local.cluster.watch import WatchStream
@@ -171,7 +172,9 @@ class EmbeddedCluster:
             raise KeyError(f"not served: {item.get('apiVersion')} {item.get('kind')}")
         with self._world.lock:
             self._world.catch_up()
-            fresh = {k: v for k, v in deep_copy(item).items() if k not in ("kind", "apiVersion")}
+            fresh = deep_copy(formed(resource, item))
+            for field in ("kind", "apiVersion"):
+                fresh.pop(field)
             meta = fresh["metadata"]
             if resource.namespaced:
                 self._namespace(meta.setdefault("namespace", "default"))

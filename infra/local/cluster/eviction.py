@@ -6,14 +6,16 @@ looked at.
 """
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from infra.local.cluster import refusals
 from infra.local.cluster.call import Answer, Call, answered
-from infra.local.cluster.deletion import DeleteOptions, delete
+from infra.local.cluster.deletion import DeleteOptions, check_preconditions, delete
 from infra.local.cluster.objects import (
     Object,
     changed,
+    condition_of,
     is_finished,
     is_ready,
     is_terminating,
@@ -29,7 +31,7 @@ from infra.local.cluster.resources import PDBS, PODS
 from infra.local.cluster.routing import Target
 from infra.local.cluster.selectors import selects
 from infra.local.cluster.world import World
-from infra.local.cluster.writing import decode_json
+from infra.local.cluster.writing import decode_object
 
 MAX_DISRUPTED_PODS = 2000
 VIOLATES = "Cannot evict pod as it would violate the pod's disruption budget."
@@ -40,9 +42,7 @@ MORE_THAN_ONE = (
 
 
 def evict(world: World, target: Target, call: Call) -> Answer:
-    body = decode_json(call)
-    if not isinstance(body, dict):
-        raise refusals.bad_request("the body is not an Eviction")
+    body = decode_object(call, "Eviction", "policy/v1", "policy")
     options = _options(target, call, body)
     pod = world.store.get(PODS, target.namespace, target.name)
     if pod is None:
@@ -58,7 +58,10 @@ def evict(world: World, target: Target, call: Call) -> Answer:
             raise refusals.Refusal(500, "", MORE_THAN_ONE)
         if budgets and not _may_go_unhealthy(budgets[0], pod):
             _pay(world, budgets[0], pod, dry_run=options.dry_run)
-    if not options.dry_run:
+    # Here, and not before: by now the budget has been paid.
+    check_preconditions(PODS, pod, options)
+    target_condition = condition_of(pod, "DisruptionTarget") or {}
+    if not options.dry_run and target_condition.get("reason") != "EvictionByEvictionAPI":
         pod = world.store.put(
             PODS,
             with_condition(
@@ -70,7 +73,7 @@ def evict(world: World, target: Target, call: Call) -> Answer:
                 "Eviction API: evicting",
             ),
         )
-    delete(world, PODS, pod, options)
+    delete(world, PODS, pod, replace(options, uid=None, resource_version=None))
     return answered(
         {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201},
         201,
@@ -86,13 +89,7 @@ def _options(target: Target, call: Call, body: Mapping[str, Any]) -> DeleteOptio
     if meta.get("name") != target.name:
         raise refusals.bad_request("name in URL does not match name in Eviction object")
     options = DeleteOptions.read(body.get("deleteOptions"))
-    return DeleteOptions(
-        options.grace_seconds,
-        options.uid,
-        options.resource_version,
-        options.propagation,
-        dry_run=options.dry_run or call.dry_run,
-    )
+    return replace(options, dry_run=options.dry_run or call.dry_run)
 
 
 def _budget_is_ignored(pod: Object) -> bool:

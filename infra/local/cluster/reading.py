@@ -97,12 +97,13 @@ def list_(world: World, target: Target, call: Call) -> Answer:
     if token:
         found = [s for s in found if (namespace_of(s.item), name_of(s.item)) >= start]
     rest: list[Stored] = []
-    if limit and len(found) > limit:
-        found, rest = found[:limit], found[limit:]
     following = ""
-    if rest:
-        _keep_pages(world, target.resource, version)
-        following = _token(version, found[-1])
+    if limit and len(found) >= limit:
+        found, rest = found[:limit], found[limit:]
+        # The server stops at the limit without a look at whether anything behind it matches.
+        if rest or (found and _anything_after(found[-1], candidates, selection.namespace)):
+            _keep_pages(world, target.resource, version)
+            following = _token(version, found[-1])
     if wants_table(call.accept):
         return table(world, target.resource, found, str(version), call, following)
     meta: dict[str, object] = {"resourceVersion": str(version)}
@@ -124,6 +125,17 @@ def _candidates(world: World, selection: Selection) -> list[Stored]:
             if field == "spec.nodeName" and equal and value:
                 return world.store.pods_on(value)
     return world.store.all(selection.resource, selection.namespace)
+
+
+def _anything_after(last: Stored, candidates: Sequence[Stored], namespace: str) -> bool:
+    final = next(
+        (s for s in reversed(candidates) if not namespace or namespace_of(s.item) == namespace),
+        last,
+    )
+    return (namespace_of(final.item), name_of(final.item)) > (
+        namespace_of(last.item),
+        name_of(last.item),
+    )
 
 
 def _limit(text: str) -> int:

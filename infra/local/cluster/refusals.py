@@ -3,6 +3,8 @@
 from collections.abc import Sequence
 from typing import Any
 
+import msgspec
+
 from infra.local.cluster.resources import Resource
 
 
@@ -103,18 +105,41 @@ MODIFIED = (
 )
 
 
-def precondition_uid(resource: Resource, name: str, wanted: str, found: str) -> Refusal:
+def precondition_uid(
+    resource: Resource, namespace: str, name: str, wanted: str, found: str
+) -> Refusal:
+    """A PUT to an object of another UID: the storage says so, and shows its own key."""
+    group = f"{resource.group}/" if resource.group not in ("", "apps", "batch", "policy") else ""
+    plural = {"nodes": "minions"}.get(resource.plural, resource.plural)
+    key = "/".join(part for part in ("/registry", group + plural, namespace, name) if part)
     return conflict(
         resource,
         name,
-        f"Precondition failed: UID in precondition: {wanted}, UID in object meta: {found}",
+        f"StorageError: invalid object, Code: 4, Key: {key}, ResourceVersion: 0, "
+        f"AdditionalErrorMsg: Precondition failed: UID in precondition: {wanted}, "
+        f"UID in object meta: {found}",
+    )
+
+
+def failed_precondition(resource: Resource, name: str, why: str) -> Refusal:
+    """A DELETE whose precondition does not hold: it names the kind, not the resource."""
+    kind = f"{resource.kind}.{resource.group}" if resource.group else resource.kind
+    details: dict[str, Any] = {"name": name}
+    if resource.group:
+        details["group"] = resource.group
+    details["kind"] = resource.kind
+    return Refusal(
+        409,
+        "Conflict",
+        f'Operation cannot be fulfilled on {kind} "{name}": {why}',
+        details=details,
     )
 
 
 def invalid(resource: Resource, name: str, problems: Sequence[FieldProblem]) -> Refusal:
     texts = [problem.text for problem in problems]
     listed = texts[0] if len(texts) == 1 else f"[{', '.join(texts)}]"
-    details: dict[str, Any] = {"name": name}
+    details: dict[str, Any] = {"name": name} if name else {}
     if resource.group:
         details["group"] = resource.group
     details["kind"] = resource.kind
@@ -125,12 +150,17 @@ def invalid(resource: Resource, name: str, problems: Sequence[FieldProblem]) -> 
 
 def patch_does_not_apply() -> Refusal:
     """A JSON Patch whose ``test`` failed, or that names what is not there."""
-    return Refusal(422, "Invalid", "the server rejected our request due to an error in our request")
+    return Refusal(
+        422,
+        "Invalid",
+        "the server rejected our request due to an error in our request",
+        details={},
+    )
 
 
-def invalid_patch(why: str) -> Refusal:
-    """What the patch made is no object of its kind."""
-    problem = FieldProblem("Invalid", "patch", f"Invalid value: {why}")
+def invalid_patch(made: str, why: str) -> Refusal:
+    """What the patch made is no object of its kind. ``made`` is the object as text."""
+    problem = FieldProblem("Invalid", "patch", f"Invalid value: {_quoted(made)}: {why}")
     return Refusal(
         422,
         "Invalid",
@@ -139,13 +169,57 @@ def invalid_patch(why: str) -> Refusal:
     )
 
 
-def unsupported_media_type(accepted: Sequence[str]) -> Refusal:
+def _quoted(text: str) -> str:
+    return msgspec.json.encode(text).decode()
+
+
+def immutable_uid(resource: Resource, name: str, wanted: str) -> Refusal:
+    problem = FieldProblem(
+        "Invalid", "metadata.uid", f'Invalid value: "{wanted}": field is immutable'
+    )
+    return invalid(resource, name, [problem])
+
+
+def must_name_version(resource: Resource, name: str) -> Refusal:
+    """A PUT without resourceVersion to a kind that does not take it."""
+    problem = FieldProblem(
+        "Invalid", "metadata.resourceVersion", "Invalid value: 0: must be specified for an update"
+    )
+    return Refusal(
+        422,
+        "Invalid",
+        f'{resource.qualified} "{name}" is invalid: {problem.text}',
+        details={**named(resource, name), "causes": [problem.cause]},
+    )
+
+
+def unrecognized(kind: str, why: str) -> Refusal:
+    return bad_request(
+        f"the object provided is unrecognized (must be of type {kind}): couldn't get "
+        f"version/kind; json parse error: {why}"
+    )
+
+
+def wrong_kind(found: str, version: str, wanted: str, wanted_group: str = "core") -> Refusal:
+    version = version.rpartition("/")[2]
+    return bad_request(
+        f'{found} in version "{version}" cannot be handled as a {wanted}: converting '
+        f"({version}.{found}) to ({wanted_group}.{wanted}): unknown conversion"
+    )
+
+
+def unsupported_media_type() -> Refusal:
+    """JSON is the only one of these that is really taken here."""
     return Refusal(
         415,
         "UnsupportedMediaType",
         "the body of the request was in an unknown format - accepted media types include: "
-        + ", ".join(accepted),
+        "application/json, application/yaml, application/vnd.kubernetes.protobuf",
     )
+
+
+def unsupported_patch() -> Refusal:
+    return Refusal(415, "UnsupportedMediaType", "415: Unsupported Media Type", details={})
 
 
 def too_many_requests(message: str, cause: str, retry_after_seconds: int = 0) -> Refusal:

@@ -148,7 +148,7 @@ def field_selector(resource: Resource, text: str) -> Fields:
             continue
         split = re.match(r"^([^=!]+)(==|=|!=)(.*)$", part.strip())
         if not split:
-            raise bad_request(f"invalid field selector: {text}; can't understand '{part}'")
+            raise bad_request(f"invalid selector: '{text}'; can't understand '{part}'")
         field, sign, value = split.groups()
         known = {"metadata.name", *_FIELDS.get(resource, ())}
         if resource.namespaced:
@@ -161,10 +161,7 @@ def field_selector(resource: Resource, text: str) -> Fields:
 
 def _unknown_field(resource: Resource, field: str) -> Refusal:
     if resource in _FIELDS:
-        return bad_request(
-            f'Unable to find "{resource.api_version}, Resource={resource.plural}" that match '
-            f'label selector "", field selector "{field}": field label not supported: {field}'
-        )
+        return bad_request(f"field label not supported: {field}")
     return bad_request(
         f'"{field}" is not a known field selector: only "metadata.name", "metadata.namespace"'
     )

@@ -2,18 +2,19 @@
 
 import re
 from collections.abc import Sequence
-from typing import Any
+
+import msgspec
 
 from infra.local.cluster.objects import (
     Object,
-    annotation,
+    is_terminating,
     labels_of,
     metadata,
     name_of,
     namespace_of,
     spec_of,
 )
-from infra.local.cluster.refusals import FieldProblem, invalid, invalid_patch
+from infra.local.cluster.refusals import FieldProblem, invalid
 from infra.local.cluster.resources import CONFIG_MAPS, EVENTS, NODES, PDBS, PODS, Resource
 
 ANNOTATIONS_BYTES = 256 * 1024
@@ -44,36 +45,13 @@ _EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
 _POD_MAY_CHANGE = ("activeDeadlineSeconds", "terminationGracePeriodSeconds", "tolerations")
 
 
-def check_form(item: Any) -> None:
-    """Whether the fields that we know have the types that they must have. A decoding error on
-    the real server, and so found before anything else."""
-    if not isinstance(item, dict):
-        raise invalid_patch("the object is not a JSON object")
-    meta = item.get("metadata") or {}
-    for field in ("labels", "annotations"):
-        values = meta.get(field)
-        if values is None:
-            continue
-        if not isinstance(values, dict) or not all(
-            value is None or isinstance(value, str) for value in values.values()
-        ):
-            raise invalid_patch(
-                f"json: cannot unmarshal into Go struct field ObjectMeta.metadata.{field} "
-                "of type string"
-            )
-    spec = item.get("spec")
-    if spec is not None and not isinstance(spec, dict):
-        raise invalid_patch("json: cannot unmarshal into Go struct field .spec")
-    unschedulable = (spec or {}).get("unschedulable")
-    if unschedulable is not None and not isinstance(unschedulable, bool):
-        raise invalid_patch(
-            "json: cannot unmarshal into Go struct field NodeSpec.spec.unschedulable of type bool"
-        )
-
-
 def check(resource: Resource, item: Object, old: Object | None = None) -> None:
     """Raises a 422 `Refusal` that names each field in error."""
-    problems = [*_metadata(item), *_KINDS.get(resource, _nothing)(item, old)]
+    problems = [
+        *_metadata(item),
+        *_no_new_finalizers(item, old),
+        *_KINDS.get(resource, _nothing)(item, old),
+    ]
     if problems:
         raise invalid(resource, name_of(item), problems)
 
@@ -123,11 +101,29 @@ def _metadata(item: Object) -> list[FieldProblem]:
     return problems
 
 
+def _no_new_finalizers(item: Object, old: Object | None) -> Sequence[FieldProblem]:
+    if old is None or not is_terminating(old):
+        return ()
+    before = metadata(old).get("finalizers") or ()
+    added = sorted(set(metadata(item).get("finalizers") or ()) - set(before))
+    if not added:
+        return ()
+    listed = ", ".join(f'"{one}"' for one in added)
+    return [
+        FieldProblem(
+            "Forbidden",
+            "metadata.finalizers",
+            "Forbidden: no new finalizers can be added if the object is being deleted, found new "
+            f"finalizers []string{{{listed}}}",
+        )
+    ]
+
+
 def _node(item: Object, old: Object | None) -> list[FieldProblem]:
     problems = []
     seen: set[tuple[str, str]] = set()
     for place, taint in enumerate(spec_of(item).get("taints") or ()):
-        path = f"spec.taints[{place}]"
+        path = f"metadata.taints[{place}]"  # so the server says
         key, effect = str(taint.get("key") or ""), str(taint.get("effect") or "")
         if not key:
             problems.append(
@@ -151,20 +147,17 @@ def _node(item: Object, old: Object | None) -> list[FieldProblem]:
                 FieldProblem(
                     "Duplicate",
                     path,
-                    f'Duplicate value: {{"key":"{key}","effect":"{effect}"}}: taints must be '
-                    "unique by key and effect pair",
+                    f"Duplicate value: {_go_taint(taint)}: taints must be unique by key and "
+                    "effect pair",
                 )
             )
         seen.add((key, effect))
     before = spec_of(old).get("providerID") if old else None
-    if before and spec_of(item).get("providerID") != before:
-        problems.append(
-            FieldProblem(
-                "Forbidden",
-                "spec.providerID",
-                'Forbidden: node updates may not change providerID except from "" to valid',
-            )
-        )
+    after = spec_of(item).get("providerID")
+    if before and after != before:
+        done = "modified" if after else "cleared"
+        why = f"Invalid value: null: field cannot be {done} once set"
+        problems.append(FieldProblem("Invalid", "spec.providerID", why))
     return problems
 
 
@@ -172,6 +165,17 @@ def _pod(item: Object, old: Object | None) -> list[FieldProblem]:
     spec = spec_of(item)
     if not spec.get("containers"):
         return [FieldProblem("Required", "spec.containers", "Required value")]
+    if old is not None and any(
+        len(spec.get(field) or ()) != len(spec_of(old).get(field) or ())
+        for field in ("containers", "initContainers")
+    ):
+        return [
+            FieldProblem(
+                "Forbidden",
+                "spec.containers",
+                "Forbidden: pod updates may not add or remove containers",
+            )
+        ]
     if old is not None and _frozen(spec) != _frozen(spec_of(old)):
         return [
             FieldProblem(
@@ -200,7 +204,7 @@ def _config_map(item: Object, old: Object | None) -> list[FieldProblem]:
     size += sum(len(str(value)) * 3 // 4 for value in (item.get("binaryData") or {}).values())
     if size > CONFIG_MAP_BYTES:
         message = f"Too long: may not be more than {CONFIG_MAP_BYTES} bytes"
-        return [FieldProblem("TooLong", "", message)]
+        return [FieldProblem("TooLong", "[]", message)]
     return []
 
 
@@ -226,7 +230,8 @@ def _pdb(item: Object, old: Object | None) -> list[FieldProblem]:
             FieldProblem(
                 "Invalid",
                 "spec",
-                "Invalid value: minAvailable and maxUnavailable cannot be both set",
+                f"Invalid value: {_go_pdb(spec)}: minAvailable and maxUnavailable cannot be both "
+                "set",
             )
         ]
     policy = spec.get("unhealthyPodEvictionPolicy")
@@ -242,8 +247,24 @@ def _pdb(item: Object, old: Object | None) -> list[FieldProblem]:
     return []
 
 
-def is_mirror(pod: Object) -> bool:
-    return annotation(pod, "kubernetes.io/config.mirror") is not None
+def _go_taint(taint: Object) -> str:
+    fields = {
+        "Key": taint.get("key"),
+        "Value": taint.get("value") or "",
+        "Effect": taint.get("effect"),
+        "TimeAdded": taint.get("timeAdded"),
+    }
+    return msgspec.json.encode(fields).decode()
+
+
+def _go_pdb(spec: Object) -> str:
+    fields = {
+        "MinAvailable": spec.get("minAvailable"),
+        "Selector": spec.get("selector"),
+        "MaxUnavailable": spec.get("maxUnavailable"),
+        "UnhealthyPodEvictionPolicy": spec.get("unhealthyPodEvictionPolicy"),
+    }
+    return msgspec.json.encode(fields).decode()
 
 
 _KINDS = {NODES: _node, PODS: _pod, CONFIG_MAPS: _config_map, EVENTS: _event, PDBS: _pdb}

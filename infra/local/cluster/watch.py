@@ -29,7 +29,12 @@ class WatchStream:
         self.timeout_seconds = _seconds(call.query.get("timeoutSeconds", ""))
         since = call.query.get("resourceVersion", "")
         if since and not since.isdigit():
-            raise refusals.bad_request(f'Invalid value: "{since}": invalid resource version')
+            raise refusals.Refusal(
+                500,
+                "",
+                f'resourceVersion: Invalid value: "{since}": strconv.ParseUint: parsing '
+                f'"{since}": invalid syntax',
+            )
         self._version = int(since or 0)
         self._initial = self._version == 0
         self.ended = False

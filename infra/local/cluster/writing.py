@@ -1,5 +1,6 @@
 """create, update, patch and delete, as the generic registry of the real server does them."""
 
+import dataclasses
 from collections.abc import Callable
 from typing import Any
 
@@ -10,6 +11,7 @@ from infra.local.cluster import refusals
 from infra.local.cluster.call import JSON, Answer, Call, answered
 from infra.local.cluster.defaults import first_status, with_defaults
 from infra.local.cluster.deletion import DeleteOptions, delete, is_through
+from infra.local.cluster.forms import FormError, formed
 from infra.local.cluster.objects import (
     Object,
     is_terminating,
@@ -18,12 +20,12 @@ from infra.local.cluster.objects import (
     spec_of,
     uid_of,
 )
-from infra.local.cluster.patches import json_patch, merge_patch
+from infra.local.cluster.patches import json_kind, json_patch, merge_patch
 from infra.local.cluster.resources import NAMESPACES, NODES, PODS, Resource
 from infra.local.cluster.routing import Target
 from infra.local.cluster.store import Stored
-from infra.local.cluster.strategic import strategic_patch
-from infra.local.cluster.validation import check, check_form
+from infra.local.cluster.strategic import go_text, strategic_patch
+from infra.local.cluster.validation import check
 from infra.local.cluster.world import World
 
 PATCHES: dict[str, Callable[[Any, Any], Any]] = {
@@ -44,16 +46,18 @@ _KEPT = (
 MAX_BODY_BYTES = 3 * 1024 * 1024
 
 
+def too_large() -> refusals.Refusal:
+    return refusals.Refusal(
+        413, "RequestEntityTooLarge", f"Request entity too large: limit is {MAX_BODY_BYTES}"
+    )
+
+
 def decode(call: Call) -> Any:
     """The JSON in the body; None if there is none."""
     if not call.body:
         return None
     if len(call.body) > MAX_BODY_BYTES:
-        raise refusals.Refusal(
-            413,
-            "RequestEntityTooLarge",
-            f"Request entity too large: limit is {MAX_BODY_BYTES}",
-        )
+        raise too_large()
     try:
         return msgspec.json.decode(call.body)
     except (msgspec.DecodeError, UnicodeDecodeError) as problem:
@@ -63,29 +67,43 @@ def decode(call: Call) -> Any:
 def decode_json(call: Call) -> Any:
     """As `decode`, for requests whose body may be JSON and nothing else."""
     if call.body and call.content_type.split(";")[0].strip() not in (JSON, ""):
-        raise refusals.unsupported_media_type([JSON])
+        raise refusals.unsupported_media_type()
     return decode(call)
 
 
-def _decode_object(call: Call, resource: Resource) -> Object:
-    item = decode_json(call)
-    if not isinstance(item, dict):
-        raise refusals.bad_request("the body is not an object of a kind")
-    kind, version = item.get("kind") or resource.kind, item.get("apiVersion")
-    version = version or resource.api_version
-    if (kind, version) != (resource.kind, resource.api_version):
-        raise refusals.bad_request(
-            f'{kind} in version "{version.rpartition("/")[2]}" cannot be handled as a '
-            f"{resource.kind}: the path is that of {resource.api_version} {resource.kind}"
-        )
+def decode_object(call: Call, kind: str, api_version: str, group: str = "core") -> Object:
+    """The object in the body, which is of this kind or says nothing about it."""
+    if call.content_type.split(";")[0].strip() not in (JSON, ""):
+        raise refusals.unsupported_media_type()
     try:
-        check_form(item)
-    except refusals.Refusal as problem:
+        item = msgspec.json.decode(call.body)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        shown = call.body.decode(errors="replace") or "<empty>"
+        raise refusals.unrecognized(kind, f"unexpected end of JSON input ({shown})") from None
+    if not isinstance(item, dict):
+        raise refusals.unrecognized(
+            kind,
+            f"json: cannot unmarshal {json_kind(item)} into Go value of type struct "
+            '{ APIVersion string "json:\\"apiVersion,omitempty\\""; Kind string '
+            f'"json:\\"kind,omitempty\\"" }} ({call.body.hex()})',
+        )
+    found = str(item.get("kind") or kind), str(item.get("apiVersion") or api_version)
+    if found != (kind, api_version):
+        raise refusals.wrong_kind(*found, kind, group)
+    return item
+
+
+def _decode_object(call: Call, resource: Resource) -> Object:
+    if len(call.body) > MAX_BODY_BYTES:
+        raise too_large()
+    item = decode_object(call, resource.kind, resource.api_version, resource.group or "core")
+    try:
+        return formed(resource, item)  # type: ignore[no-any-return]
+    except FormError as problem:
         raise refusals.bad_request(
             f'{resource.kind} in version "{resource.version}" cannot be handled as a '
             f"{resource.kind}: {problem}"
         ) from None
-    return item
 
 
 def whole(resource: Resource, item: Object, status: int = 200) -> Answer:
@@ -106,7 +124,10 @@ def new_object(world: World, target: Target, item: Object) -> Object:
     resource = target.resource
     meta = dict(metadata(item))
     if meta.get("resourceVersion"):
-        raise refusals.bad_request("resourceVersion should not be set on objects to be created")
+        # Really 500: the storage says it, where nobody expects it any more.
+        raise refusals.Refusal(
+            500, "", "resourceVersion should not be set on objects to be created"
+        )
     _check_namespace(world, target, meta)
     if not meta.get("name") and meta.get("generateName"):
         meta["name"] = world.generated_name(meta["generateName"])
@@ -121,7 +142,8 @@ def new_object(world: World, target: Target, item: Object) -> Object:
             ],
         )
     for field in _KEPT:
-        meta.pop(field, None)
+        if field != "generation" or resource.generation:
+            meta.pop(field, None)
     if resource.namespaced:
         meta["namespace"] = target.namespace
     meta["uid"] = world.new_uid()
@@ -197,17 +219,10 @@ def replace(world: World, target: Target, call: Call) -> Answer:
             return create(world, target, call)
         raise refusals.not_found(resource, target.name)
     if not resource.unconditional_update and not metadata(item).get("resourceVersion"):
-        raise refusals.invalid(
-            resource,
-            name,
-            [
-                refusals.FieldProblem(
-                    "Invalid",
-                    "metadata.resourceVersion",
-                    "Invalid value: 0: must be specified for an update",
-                )
-            ],
-        )
+        raise refusals.must_name_version(resource, name)
+    uid = metadata(item).get("uid")
+    if uid not in (None, "", uid_of(old)):
+        raise refusals.precondition_uid(resource, target.namespace, name, uid, uid_of(old))
     return whole(resource, _update(world, target, old, item, dry_run=call.dry_run))
 
 
@@ -216,16 +231,26 @@ def patch(world: World, target: Target, call: Call) -> Answer:
     kind = call.content_type.split(";")[0].strip()
     apply = PATCHES.get(kind)
     if apply is None:
-        raise refusals.unsupported_media_type(list(PATCHES))
+        raise refusals.unsupported_patch()
     old = world.store.get(resource, target.namespace, target.name)
     if old is None:
         raise refusals.not_found(resource, target.name)
     document = {"kind": resource.kind, "apiVersion": resource.api_version, **old}
+    if len(call.body) > MAX_BODY_BYTES:
+        raise too_large()
     try:
-        patched = apply(document, decode(call))
-    except RecursionError:
-        raise refusals.bad_request("the patch is nested too deeply") from None
-    check_form(patched)
+        operations = msgspec.json.decode(call.body)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        raise refusals.bad_request("invalid JSON patch") from None
+    patched = apply(document, operations)
+    try:
+        patched = formed(resource, patched)
+    except FormError as problem:
+        if kind == STRATEGIC_PATCH:
+            shown, why = go_text(operations), "unrecognized type"
+            raise refusals.invalid_patch(shown, f"{why}: {str(problem).split()[-1]}") from None
+        made = msgspec.json.encode(patched, order="sorted").decode()
+        raise refusals.invalid_patch(made, str(problem)) from None
     if name_of(patched) != target.name:
         raise refusals.bad_request(
             f"the name of the object ({name_of(patched)}) does not match the name on the URL "
@@ -239,7 +264,7 @@ def _update(world: World, target: Target, old: Object, item: Object, *, dry_run:
     before, meta = metadata(old), dict(metadata(item))
     name = target.name
     if meta.get("uid") not in (None, "", before["uid"]):
-        raise refusals.precondition_uid(resource, name, str(meta["uid"]), str(before["uid"]))
+        raise refusals.immutable_uid(resource, name, str(meta["uid"]))
     if meta.get("resourceVersion") not in (None, "", before["resourceVersion"]):
         raise refusals.conflict(resource, name, refusals.MODIFIED)
     for field in _KEPT:
@@ -274,10 +299,11 @@ def _update(world: World, target: Target, old: Object, item: Object, *, dry_run:
         return old
     if dry_run:
         return fresh
-    stored = world.store.put(resource, fresh)
-    if is_through(stored):
-        return world.store.remove(resource, target.namespace, name)
-    return stored
+    if is_through(fresh):
+        # The last finalizer is off: the object goes, and this change was never stored.
+        world.store.remove(resource, target.namespace, name)
+        return fresh
+    return world.store.put(resource, fresh)
 
 
 def _drop_empty_spec_fields(resource: Resource, item: Object) -> None:
@@ -293,21 +319,9 @@ def remove(world: World, target: Target, call: Call) -> Answer:
     if item is None:
         raise refusals.not_found(resource, target.name)
     body = decode_json(call)
-    options = DeleteOptions.read(body)
-    grace = call.query.get("gracePeriodSeconds")
-    if grace is not None and body is None:
-        options = DeleteOptions(
-            grace_seconds=int(grace),
-            propagation=call.query.get("propagationPolicy", ""),
-        )
-    if call.dry_run and not options.dry_run:
-        options = DeleteOptions(
-            options.grace_seconds,
-            options.uid,
-            options.resource_version,
-            options.propagation,
-            dry_run=True,
-        )
+    options = DeleteOptions.read(body) if body is not None else _options_in(call)
+    if call.dry_run:
+        options = dataclasses.replace(options, dry_run=True)
     last, gone = delete(world, resource, item, options)
     if gone and not resource.answers_deleted:
         details = {**refusals.named(resource, target.name), "uid": uid_of(item)}
@@ -321,3 +335,13 @@ def remove(world: World, target: Target, call: Call) -> Answer:
             }
         )
     return whole(resource, last)
+
+
+def _options_in(call: Call) -> DeleteOptions:
+    grace = call.query.get("gracePeriodSeconds")
+    if grace is not None and not grace.lstrip("-").isdigit():
+        raise refusals.bad_request(f'strconv.ParseInt: parsing "{grace}": invalid syntax')
+    return DeleteOptions(
+        grace_seconds=int(grace) if grace else None,
+        propagation=call.query.get("propagationPolicy", ""),
+    )

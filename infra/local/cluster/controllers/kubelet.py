@@ -48,7 +48,23 @@ class Kubelets:
         if change.resource is PODS and change.new and node_of(change.new.item):
             self._look_at(change.new.item)
         elif change.resource is NODES and change.new and not change.old:
-            self.revived(name_of(change.new.item))
+            name = name_of(change.new.item)
+            self.revived(name)
+            if not status_of(change.new.item).get("conditions"):
+                key = ("kubelet", "register", name)
+                self._world.after(self._world.delays.start, key, lambda: self._register(name))
+
+    def _register(self, name: str) -> None:
+        """A node that somebody created without a status gets one, as from a machine that came
+        up (kwok does the same)."""
+        node = self._world.store.get(NODES, "", name)
+        if node is None or name in self._world.dead_kubelets:
+            return
+        room = {"cpu": "32", "memory": "256Gi", "pods": "110"}
+        status: Object = {"capacity": room, "allocatable": room, **status_of(node)}
+        moment = self._world.timestamp()
+        status["conditions"] = [*(status.get("conditions") or ()), *healthy(moment)]
+        self._world.store.put(NODES, {**node, "status": status})
 
     def _look_at(self, pod: Object) -> None:
         key = ("kubelet", uid_of(pod))
@@ -109,6 +125,34 @@ class Kubelets:
             pod = with_condition(pod, "Ready", "False", now, "PodCompleted")
             pod = self._world.store.put(PODS, pod)
         delete(self._world, PODS, pod, DeleteOptions(grace_seconds=0, uid=uid))
+
+
+_HEALTHY = (
+    (
+        "MemoryPressure",
+        "False",
+        "KubeletHasSufficientMemory",
+        "kubelet has sufficient memory available",
+    ),
+    ("DiskPressure", "False", "KubeletHasNoDiskPressure", "kubelet has no disk pressure"),
+    ("PIDPressure", "False", "KubeletHasSufficientPID", "kubelet has sufficient PID available"),
+    ("Ready", "True", "KubeletReady", "kubelet is posting ready status"),
+)
+
+
+def healthy(moment: str) -> list[Object]:
+    """The conditions that a kubelet writes when all is well."""
+    return [
+        {
+            "type": kind,
+            "status": status,
+            "lastHeartbeatTime": moment,
+            "lastTransitionTime": moment,
+            "reason": reason,
+            "message": message,
+        }
+        for kind, status, reason, message in _HEALTHY
+    ]
 
 
 def running(pod: Object, now: datetime, number: int) -> Object:

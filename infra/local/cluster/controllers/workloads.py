@@ -7,6 +7,7 @@ from collections.abc import Callable
 import msgspec
 
 from infra.local.cluster.controllers.scheduler import accepts
+from infra.local.cluster.defaults import first_status, with_defaults
 from infra.local.cluster.deletion import DeleteOptions, delete
 from infra.local.cluster.objects import (
     Object,
@@ -135,12 +136,9 @@ class Workloads:
         if annotations:
             meta["annotations"] = {**(meta.get("annotations") or {}), **annotations}
         meta["ownerReferences"] = [_reference(resource, owner)]
+        meta["generateName"] = f"{name_of(owner)}-"
         if name:
             meta["name"] = name
-        else:
-            meta["generateName"] = f"{name_of(owner)}-"
-        from infra.local.cluster.defaults import first_status, with_defaults
-
         spec = dict(template.get("spec") or {})
         if node:
             spec["nodeName"] = node
