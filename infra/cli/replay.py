@@ -76,7 +76,9 @@ def run(args: argparse.Namespace) -> int:
             return _list([scenario_file.find(name) for name in scenario_file.known()])
         policy = _policy(args.policy)
         scenarios = [scenario_file.find(name) for name in args.scenarios or [DEFAULT]]
-        played = [_play(scenario, args, policy) for scenario in scenarios]
+        played: list[Played] = []
+        for scenario in scenarios:
+            played.append(_play(scenario, args, policy, first=not played))
     except PolicyError as problem:
         return _wrong(f"{args.policy}: {problem}")
     except (ScenarioError, Untellable, Refused) as problem:
@@ -101,7 +103,9 @@ def _policy(file: str | None) -> str | None:
     return text
 
 
-def _play(scenario: "Scenario", args: argparse.Namespace, policy: str | None) -> "Played":
+def _play(
+    scenario: "Scenario", args: argparse.Namespace, policy: str | None, *, first: bool
+) -> "Played":
     from infra.local.clock import SimulatedClock
     from infra.local.player import WARM_UP, play
     from infra.local.world import EmbeddedWorld
@@ -112,7 +116,7 @@ def _play(scenario: "Scenario", args: argparse.Namespace, policy: str | None) ->
     from infra.local.show import Show, print_summary
 
     console = _console()
-    with Show(console, scenario) as show:
+    with Show(console, scenario, first=first) as show:
         pace = _Pace(scenario.start, args.speed, show.time)
         played = play(scenario, world, policy=policy, on_entry=show.entry, on_time=pace)
     print_summary(console, played)

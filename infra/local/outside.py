@@ -5,7 +5,7 @@ of it.
 """
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -53,19 +53,22 @@ class Outside:
 
     # the beginning
 
-    def build(self, policy: str) -> None:
-        """Nodes, workloads, budgets, and the policy in force (empty: the default)."""
+    def build(self, policy: str) -> Iterator[None]:
+        """Nodes, workloads, budgets, and the policy in force (empty: the default). Yields when
+        pods should find their nodes before those of the next workload look for theirs."""
         cluster = self._scenario.cluster
         for namespace in sorted({NAMESPACE, *(w.namespace for w in cluster.workloads)}):
             if self.api.find(f"/api/v1/namespaces/{namespace}") is None:
                 self.api.create("/api/v1/namespaces", {"metadata": {"name": namespace}})
-        for name in self._scenario.nodes:
-            self._register(name)
-        for workload in cluster.workloads:
-            self._deploy(workload)
         if policy:
             data = active.policy_data(policies.parse(policy), "scenario")
             self._config_map(active.POLICY_NAME, "policy", data)
+        for name in self._scenario.nodes:
+            self._register(name)
+        yield
+        for workload in cluster.workloads:
+            self._deploy(workload)
+            yield
 
     # nodes
 

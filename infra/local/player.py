@@ -19,7 +19,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -45,6 +45,8 @@ from infra.local.world import Api, Change, World
 WARM_UP = timedelta(minutes=11)
 """How long the cluster and the functions have been running when a scenario begins: two readings
 of all nodes."""
+_PLACING = timedelta(seconds=2)
+"""For the pods of a workload to find their nodes."""
 CALLS_AT_ONE_MOMENT = 10_000
 """Events that lead to events without end are a mistake that must not hang a replay."""
 
@@ -153,7 +155,7 @@ class _Play:
         )
         self.played = Played(scenario, [], Counts())
         self.judge = Judge(scenario, self.api, self.played)
-        self.late: list[tuple[datetime, list[CloudEvent]]] = []
+        self.late: list[_Late] = []
         self.opens_at: datetime | None = None
         self.faults: dict[str, datetime] = {}
         self.said: dict[tuple[str, str], tuple[str, str, str]] = {}
@@ -165,8 +167,10 @@ class _Play:
 
     def run(self, policy: str) -> Played:
         started = time.perf_counter()
-        self.outside.build(policy)
-        self.settle()
+        for _ in self.outside.build(policy):
+            self.clock.advance_to(self.clock.now() + _PLACING)
+            self.world.advance(self.clock.now())
+            self.settle()
         self.deliver(self.world.changes())
         steps = list(self.scenario.steps)
         began = self.clock.now()
@@ -190,7 +194,7 @@ class _Play:
         """The next moment at which anything is due; None when the scenario is over."""
         now = self.clock.now()
         others = [steps[0].at] if steps else []
-        others += [at for at, _ in self.late]
+        others += [late.due for late in self.late]
         if self.opens_at:
             others.append(self.opens_at)
         if due := self.world.next_due():
@@ -290,16 +294,19 @@ class _Play:
 
     def _publish_or_keep(self, step: Step, events: list[CloudEvent]) -> None:
         if step.late:
-            self.late.append((self.clock.now() + step.late, events))
+            now = self.clock.now()
+            self.late.append(_Late(now, now + step.late, events))
         else:
             for event in events:
                 self.publish(event)
 
     def _deliver_late(self, at: datetime) -> None:
-        due = [events for when, events in self.late if when <= at]
-        self.late = [(when, events) for when, events in self.late if when > at]
-        for events in due:
-            for event in events:
+        due = [late for late in self.late if late.due <= at]
+        self.late = [late for late in self.late if late.due > at]
+        for late in due:
+            says = f"What was sent at {late.sent:%a %H:%M} arrives only now."
+            self._note(Happened(at=at, says=says))
+            for event in late.events:
                 self.publish(event)
 
     def _open_gate(self, at: datetime) -> None:
@@ -436,6 +443,12 @@ class _Play:
         for expect, line in expectations:
             for checked in self.judge.check(expect, line, self.clock.now()):
                 self._note(checked)
+
+
+class _Late(NamedTuple):
+    sent: datetime
+    due: datetime
+    events: list[CloudEvent]
 
 
 _ON_NODES = ("condition", "gpus", "reboot", "replaced", "registered_again", "gone")

@@ -24,8 +24,8 @@ TIME, WORD = 9, 10
 NAMES = 3
 """So many of the nodes in a line are named."""
 ABOUT = (
-    "What decides and acts here is what does so in a cluster; the API server is an embedded one, "
-    "and time is simulated."
+    "Functions, routing and requests are those of a real cluster; its API server is embedded "
+    "here, and time is simulated."
 )
 STYLES = {
     "world": "bold",
@@ -42,9 +42,10 @@ STYLES = {
 class Show:
     """Prints a play to ``console``; the bar is there only while somebody looks."""
 
-    def __init__(self, console: Console, scenario: Scenario) -> None:
+    def __init__(self, console: Console, scenario: Scenario, *, first: bool = True) -> None:
         self._console = console
         self._scenario = scenario
+        self._first = first
         self._story = Story()
         self._width = min(console.width, WIDEST)
         self._node = max(8, *(len(name) for name in scenario.nodes))
@@ -86,7 +87,7 @@ class Show:
             f"{scenario.shows} {len(scenario.nodes)} nodes ({pools}), "
             f"{scenario.start:%A %-d %B %H:%M} to {scenario.end:%A %H:%M}."
         )
-        for text, style in ((about, ""), (ABOUT, "dim")):
+        for text, style in ((about, ""), (ABOUT, "dim"))[: 2 if self._first else 1]:
             for line in textwrap.wrap(text, self._width):
                 self._console.print(Text(line, style), highlight=False)
         self._console.print()
@@ -117,7 +118,7 @@ def _rows(
     elif line.word:
         nodes = line.nodes[0] if len(line.nodes) == 1 else f"{len(line.nodes)} nodes"
         head.append(line.word.ljust(WORD + 1), style)
-        head.append(nodes.ljust(name_width + 1))
+        head.append(nodes.ljust(name_width) + " ")
         text_style = "dim" if line.tone == "quiet" else ""
         if len(line.nodes) > 1:
             text += f" ({named(line.nodes)})"

@@ -62,11 +62,11 @@ class Story:
                 continue
             word, tone = _WORDS[decision.action]
             if decision.action is Action.WAIT:
-                if decision.blocked_by:
+                if Action.START_DRAIN in also:
+                    word, tone = "draining", "stop"
+                elif decision.blocked_by:
                     word, tone = "blocked", "hold"
                     self._blocked.add(decision.node)
-                elif Action.START_DRAIN in also:
-                    word, tone = "draining", "stop"
                 elif decision.node in self._blocked:
                     word, tone = "goes on", "stop"
                     self._blocked.discard(decision.node)
@@ -116,7 +116,8 @@ def _fold(told: Iterable[tuple[Did, str, str]]) -> list[Line]:
     for group in groups.values():
         entry, word, tone = group[-1]
         nodes = tuple(dict.fromkeys(did.decision.node for did, _, _ in group))
-        lines.append(Line(entry.at, tone, word, nodes, entry.decision.reason))
+        text = entry.decision.reason.removeprefix(f"{word}: ")
+        lines.append(Line(entry.at, tone, word, nodes, text))
     return lines
 
 

@@ -1,6 +1,6 @@
 """What a play comes to: the numbers, and whether all that was expected came true."""
 
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 from functions.rules import policy as policies
@@ -40,8 +40,9 @@ def rows_of(played: Played) -> list[tuple[str, str]]:
     nodes = len(scenario.nodes)
     rule = (policies.parse(scenario.policy) if scenario.policy else policies.default()).budget
     budget = rule.cluster.of(nodes, at_least=1)
-    drained = len({(e.at, e.decision.node) for e in played.entries
-                   if isinstance(e, Did) and e.decision.action is Action.DRAINED})  # fmt: skip
+    begun = _moments(played, Action.START_DRAIN)
+    # A drain that begins and ends in one moment had nothing to do: the machine booted anew.
+    drained = len(_moments(played, Action.DRAINED) - begun)
     out = counts.most_out.get("all", 0)
     simulated, real = scenario.end - scenario.start, counts.seconds
     slowest, who = counts.slowest
@@ -95,6 +96,14 @@ def as_json(played: Played) -> dict[str, Any]:
         "slowest_seconds": counts.slowest[0].total_seconds(),
         "simulated_seconds": (played.scenario.end - played.scenario.start).total_seconds(),
         "nodes": dict(sorted(played.final.items())),
+    }
+
+
+def _moments(played: Played, action: Action) -> set[tuple[datetime, str]]:
+    return {
+        (entry.at, entry.decision.node)
+        for entry in played.entries
+        if isinstance(entry, Did) and entry.decision.action is action
     }
 
 
