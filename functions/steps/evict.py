@@ -75,6 +75,33 @@ def evict(
     return _Drain(call, target, stop, seconds, patience, linger).run(listed)
 
 
+@dataclass(frozen=True)
+class Planned:
+    """What would be done with a pod, and what the server says to it now."""
+
+    step: Step
+    refused: str = ""
+
+
+def preview(call: Call, target: Target, listed: Page | None = None) -> list[Planned]:
+    """The plan of a drain, with every eviction tried as a dry run; nothing is written. A dry run
+    uses up no budget: of several pods under one budget, each is answered as if it went alone."""
+    drain = _Drain(call, target, lambda node: "", None, 0.0, False)
+    drain._take_list(listed or drain._list())
+    return [_tried(call, step) for step in drain._steps()]
+
+
+def _tried(call: Call, step: Step) -> Planned:
+    if step.verdict is not Verdict.EVICT:
+        return Planned(step)
+    pod = step.pod
+    try:
+        call.cluster.evict(pod.namespace, pod.name, uid=pod.uid, dry_run=True)
+    except errors.KubernetesError as problem:
+        return Planned(step, eviction_answers.read(problem).why)
+    return Planned(step)
+
+
 class _Drain:
     def __init__(
         self,

@@ -474,6 +474,16 @@ def test_several_nodes_share_one_call(world: World) -> None:
     assert len(world.evictions()) == 10
 
 
+def test_an_event_is_about_the_nodes_that_it_names(world: World) -> None:
+    world.add_node("n3", unschedulable=True)
+    for name in ("n1", "n3"):
+        world.pod(f"web-{name}", app="web", on=name)
+        world.mark(name)
+    world.call(cordoned("n1"))
+    assert world.state("n1").state is State.DRAINED
+    assert world.annotation("n3") is None
+
+
 def test_a_node_that_is_deleted_in_the_middle_is_no_error(world: World) -> None:
     world.pod("slow", app="web", stop_seconds=60)
     world.mark()

@@ -115,7 +115,6 @@ class OfficialTransport:
                 timeout=Timeout(connect=min(seconds, CONNECT_SECONDS), read=seconds),
                 preload_content=False,
                 retries=False,
-                redirect=False,
             )
 
     def _read(self, answer: Any, request: Request, deadline: float | None = None) -> bytes:

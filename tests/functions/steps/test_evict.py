@@ -1,5 +1,6 @@
 """The eviction engine against the embedded cluster, on simulated time."""
 
+import itertools
 from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
@@ -12,7 +13,7 @@ from functions.rules import policy
 from functions.rules.draining import Ended, Result
 from functions.rules.policy import Drain
 from functions.steps.drain_call import Call
-from functions.steps.evict import Target, evict
+from functions.steps.evict import Target, evict, preview
 from infra.local.cluster import EmbeddedTransport, builders
 from tests.support.simulated import DrainWorld
 
@@ -55,6 +56,7 @@ def test_every_pod_is_evicted_with_its_uid_and_without_a_grace_period(world: Wor
     assert result.ended is Ended.EMPTY
     assert sorted(result.evicted) == ["default/web-1", "default/web-2"]
     assert world.pods_on() == []
+    assert world.cluster.requests["list pods"] == 2, "emptiness is seen in a list"
     bodies = [e.body.decode() for e in world.evictions()]
     assert len(bodies) == 2
     assert all(any(uid in body for body in bodies) for uid in made.values())
@@ -150,7 +152,10 @@ def test_a_refusal_that_may_pass_is_tried_again(world: World, fault: dict[str, A
     world.pod("web-1", app="web")
     world.server.faults.fail("create", "/eviction$", times=2, **fault)
     assert world.drain(seconds=20).ended is Ended.EMPTY
-    assert len(world.evictions()) == 3
+    times = [e.at for e in world.evictions()]
+    assert len(times) == 3
+    least = timedelta(seconds=fault.get("retry_after_seconds", 0.1))
+    assert all(later - first >= least for first, later in itertools.pairwise(times))
 
 
 def test_a_refusal_by_rbac_is_named_and_not_tried_again(world: World) -> None:
@@ -221,6 +226,25 @@ def test_a_node_that_is_deleted_or_replaced_in_the_middle_ends_the_drain(world: 
     assert world.drain(seconds=60).ended is Ended.NODE_GONE
 
 
+def test_another_node_under_the_name_is_not_drained(world: World) -> None:
+    world.pod("web-1", app="web")
+    world.server.faults.fail("create", "/eviction$", 500, times=3)
+
+    def replace(_: object) -> None:
+        world.server.delete("nodes", "", NODE)
+        world.add_node(NODE, unschedulable=True)
+
+    world.server.faults.before("create", "/eviction$", replace)
+    result = world.drain(seconds=60)
+    assert (result.ended, result.why) == (Ended.NODE_GONE, "another node has its name")
+    assert result.evicted == ()
+
+
+def test_a_node_that_empties_after_an_uncordon_is_not_called_drained(world: World) -> None:
+    world.pod("web-1", app="web", stop_seconds=3)
+    assert world.drain(stop=lambda node: "uncordoned").ended is Ended.STOPPED
+
+
 def test_a_finalizer_that_holds_a_pod_is_named(world: World) -> None:
     world.pod("stuck", app="web", finalizers=["example.com/hold"], grace_seconds=2)
     world.drain(seconds=4)
@@ -275,6 +299,14 @@ def test_blocked_pods_are_deleted_with_their_grace_at_the_last_resort(world: Wor
     assert result.ended is Ended.EMPTY
     bodies = [r.body.decode() for r in world.server.requests("delete", "/pods/")]
     assert any('"gracePeriodSeconds":45' in body for body in bodies)
+
+
+def test_what_refuses_evictions_does_not_refuse_the_last_resort(world: World) -> None:
+    world.pod("web-1", app="web")
+    message = "admission webhook says: not yet"
+    world.server.faults.fail("create", "/eviction$", 403, message=message, times=9)
+    result = world.drain(seconds=20, target={"last_resort_at": world.clock.now()})
+    assert (result.ended, result.deleted) == (Ended.EMPTY, ("default/web-1",))
 
 
 def test_a_grace_ends_with_the_machine_and_is_never_below_a_second(world: World) -> None:
@@ -349,3 +381,21 @@ def test_five_hundred_pods_cost_one_request_each_and_a_few(world: World) -> None
         world.pod(f"web-{number}", app="web", stop_seconds=1)
     assert world.drain(seconds=60).ended is Ended.EMPTY
     assert sum(world.cluster.requests.values()) <= 500 * 1.1
+
+
+def test_a_preview_asks_the_server_and_writes_nothing(world: World) -> None:
+    world.pod("bare")
+    world.pod("web-1", app="web")
+    world.replicas("db", 2)
+    world.server.apply(builders.pdb("db", labels={"app": "db"}, max_unavailable=1))
+    world.server.apply(builders.pdb("web", labels={"app": "web"}, max_unavailable="50%"))
+    world.server.faults.fail("create", "web-1/eviction$", 403, message="not on a Friday")
+    with Call(world.cluster, world.clock, DRAIN, 10, "groundcrew-system") as call:
+        planned = preview(call, Target(node=NODE, uid=world.uid))
+    found = {p.step.pod.name: (p.step.verdict.value, p.refused) for p in planned}
+    assert found["bare"] == ("blocked", "")
+    assert found["web-1"] == ("evict", "not on a Friday")
+    assert found["db-0"] == found["db-1"] == ("evict", "")
+    assert world.cluster.wrote == 0
+    assert all(e.dry_run for e in world.evictions())
+    assert len(world.pods_on()) == 4

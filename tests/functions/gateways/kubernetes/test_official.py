@@ -4,8 +4,10 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -162,6 +164,30 @@ def test_a_401_is_tried_once_more_with_the_credentials_of_now(
     write_kubeconfig(kubeconfig, server.url, "token: second")
     assert transport.send(POST).status == 200
     assert [seen[2]["authorization"] for seen in server.seen] == ["Bearer first", "Bearer second"]
+
+
+def test_threads_that_are_refused_together_read_the_credentials_once(server: Server) -> None:
+    loads: list[int] = []
+    together = threading.Barrier(4)
+
+    def load(configuration: Any) -> None:
+        loads.append(1)
+        configuration.host = server.url
+        configuration.api_key["BearerToken"] = f"Bearer {len(loads)}"
+
+    def answer(handler: BaseHTTPRequestHandler) -> None:
+        old = handler.headers["Authorization"] == "Bearer 1"
+        if old:
+            together.wait(5)
+        says(401 if old else 200)(handler)
+
+    server.scripts = [answer]
+    transport = OfficialTransport(load)
+    with ThreadPoolExecutor(4) as threads:
+        answers = list(threads.map(transport.send, [GET] * 4))
+    transport.close()
+    assert [a.status for a in answers] == [200] * 4
+    assert len(loads) == 2
 
 
 def test_a_second_401_is_the_answer(server: Server, transport: OfficialTransport) -> None:
