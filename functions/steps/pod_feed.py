@@ -201,6 +201,8 @@ class _Watcher:
             node=self._node, resource_version=self._version, timeout_seconds=self._seconds
         ) as watch:
             self._watch = watch
+            if self._stopped.is_set():
+                return
             for event in watch:
                 if self._stopped.is_set():
                     return
