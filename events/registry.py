@@ -1,7 +1,9 @@
 """Who understands which event: one line a source, imported on first use.
 
 To add a source: write ``events/sources/<name>.py`` with ``read(event) -> Reading``, add its line
-here, and put recorded events with what they mean beside them in ``events/recorded/<name>/``.
+here, and put recorded events with what they mean beside them in ``events/recorded/<name>/``. One
+whose bodies come to ``POST /from/<raw>`` also has ``from_raw(headers, body) -> list[CloudEvent]``,
+which gives them the type `TAKEN` + ``<raw>``: the Triggers hear all types that begin so.
 """
 
 import importlib
@@ -22,12 +24,17 @@ class Source(NamedTuple):
     """CloudEvent types that it reads, each exact or, ending in ``*``, by its beginning."""
     kind: str = ""
     """Only events about this kind of Kubernetes object."""
+    raw: str = ""
+    """``POST /from/<raw>`` takes its bodies, which are no CloudEvents."""
 
     @property
     def module(self) -> str:
         """Has ``read(event: CloudEvent) -> Reading``."""
         return f"events.sources.{self.name}"
 
+
+TAKEN = "dev.groundcrew.from."
+"""Types of the events that we make of bodies that are no CloudEvents."""
 
 _EC2 = "aws.ec2.EC2"
 _API_SERVER = ("dev.knative.apiserver.resource.*", "dev.knative.apiserver.ref.*")
@@ -39,13 +46,18 @@ SOURCES = (
     Source("ec2_state", (f"{_EC2} Instance State-change Notification",)),
     Source("kubernetes_node", _API_SERVER, kind="Node"),
     Source("kubernetes_event", _API_SERVER, kind="Event"),
-    Source("alertmanager", ("dev.groundcrew.alertmanager",)),
+    Source("alertmanager", ("dev.groundcrew.alertmanager",), raw="alertmanager"),
+    Source("sns_control", ("aws.sns.SubscriptionConfirmation", "aws.sns.UnsubscribeConfirmation")),
     Source("ping", ("dev.knative.sources.ping",)),
 )
 
+# What AWS delivers lies in envelopes of envelopes. Each name takes any of them in any nesting: a
+# queue's owner knows that it is a queue, not what somebody will one day put in front of it.
+_ENVELOPES = dict.fromkeys(("eventbridge", "lambda", "sns", "sqs"), "events.envelopes")
+
 RAW = {
-    "alertmanager": "events.sources.alertmanager",
-    "eventbridge": "events.sources.eventbridge",
+    **{source.raw: source.module for source in SOURCES if source.raw},
+    **_ENVELOPES,
     "kubernetes": "events.sources.kubernetes_node",
 }
 """Who makes CloudEvents of the bodies that come to ``POST /from/<name>``. The module has

@@ -14,7 +14,6 @@ Becomes a CloudEvent as follows, so that Triggers can filter on it:
 ARN has no account and a zone where the region belongs.
 """
 
-from collections.abc import Mapping
 from typing import Generic, TypeVar
 
 import msgspec
@@ -47,34 +46,23 @@ class _Body(msgspec.Struct, frozen=True):
     region: str = ""
     time: str = ""
     detail: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
-    sns_type: str = msgspec.field(default="", name="Type")
-    sns_message: str = msgspec.field(default="", name="Message")
 
 
 _BODY = msgspec.json.Decoder(_Body)
 
 
-def from_raw(headers: Mapping[str, str], body: bytes) -> list[CloudEvent]:
-    """The event in ``body``, which may be wrapped in an SNS notification (rule -> topic -> queue).
-
-    Raises `MalformedEvent` with the field of the envelope.
-    """
+def event_of(body: bytes) -> CloudEvent:
+    """The event in ``body``. Raises `MalformedEvent` with the field of the envelope."""
     found = decoding.decode(_BODY, body, field="body")
-    if found.sns_type == "Notification" and found.sns_message:
-        body = found.sns_message.encode()
-        decoding.check_json(body, field="Message")
-        found = decoding.decode(_BODY, body, field="Message")
     for field in ("id", "source", "detail-type", "region", "time"):
         if not getattr(found, field.replace("-", "_")):
             raise MalformedEvent(field, "missing or empty: an EventBridge event has it")
     if found.detail is msgspec.UNSET:
         raise MalformedEvent("detail", "missing: an EventBridge event has it")
-    return [
-        CloudEvent(
-            id=found.id,
-            source=f"/aws/{found.account}/{found.region}/{found.source}",
-            type=f"{found.source}.{found.detail_type}",
-            time=decoding.time(found.time, field="time"),
-            data=body,
-        )
-    ]
+    return CloudEvent(
+        id=found.id,
+        source=f"/aws/{found.account}/{found.region}/{found.source}",
+        type=f"{found.source}.{found.detail_type}",
+        time=decoding.time(found.time, field="time"),
+        data=body,
+    )
