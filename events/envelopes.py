@@ -181,6 +181,10 @@ def _event(body: bytes, layer: _Layer) -> CloudEvent:
         from events.sources import sns_control
 
         return sns_control.event_of(body)
+    if isinstance(layer.service, msgspec.Raw):
+        from events.sources import autoscaling
+
+        return autoscaling.event_of(body)
     raise MalformedEvent(
         "detail-type",
         "missing or empty: an EventBridge event has it, and this is neither an envelope (SQS, "

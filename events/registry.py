@@ -37,6 +37,7 @@ TAKEN = "dev.groundcrew.from."
 """Types of the events that we make of bodies that are no CloudEvents."""
 
 _EC2 = "aws.ec2.EC2"
+_SCALING = "aws.autoscaling"
 _API_SERVER = ("dev.knative.apiserver.resource.*", "dev.knative.apiserver.ref.*")
 
 SOURCES = (
@@ -44,6 +45,14 @@ SOURCES = (
     Source("ec2_spot", (f"{_EC2} Spot Instance Interruption Warning",)),
     Source("ec2_rebalance", (f"{_EC2} Instance Rebalance Recommendation",)),
     Source("ec2_state", (f"{_EC2} Instance State-change Notification",)),
+    Source(
+        "autoscaling",
+        (
+            f"{_SCALING}.EC2 Instance-terminate Lifecycle Action",
+            f"{_SCALING}.EC2 Instance-launch Lifecycle Action",
+            f"{_SCALING}.autoscaling:*",
+        ),
+    ),
     Source("kubernetes_node", _API_SERVER, kind="Node"),
     Source("kubernetes_event", _API_SERVER, kind="Event"),
     Source("alertmanager", ("dev.groundcrew.alertmanager",), raw="alertmanager"),
