@@ -78,6 +78,8 @@ class Identity(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     """``status.nodeInfo.bootID`` at the time of the event."""
     account: str = ""
     """Cloud account that owns the machine."""
+    capacity_reservation: str = ""
+    """Every machine that runs in this reservation (``cr-0123...``), where no machine is named."""
     region: str = ""
     """Region in which the machine is, not the one in which the event was delivered."""
 

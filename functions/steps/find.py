@@ -14,6 +14,9 @@ from functions.gateways.kubernetes import errors, types
 from functions.gateways.kubernetes.client import Cluster
 from functions.rules import keys
 
+RESERVATION = ("karpenter.k8s.aws/capacity-reservation-id", "groundcrew.dev/capacity-reservation")
+"""Labels that say in which capacity reservation a node runs: Karpenter's, and one for the rest."""
+
 MOST_IN_SELECTOR = 100
 """Instance IDs in one label selector: it travels in the URL."""
 
@@ -41,6 +44,9 @@ def find(cluster: Cluster, notices: Iterable[Notice], *, full: bool = True) -> F
     found = Found()
     by_machine: list[Notice] = []
     for notice in notices:
+        if notice.identity.capacity_reservation:
+            _find_reserved(cluster, notice, found)
+            continue
         if not notice.identity.node:
             by_machine.append(notice)
             continue
@@ -58,14 +64,24 @@ def find(cluster: Cluster, notices: Iterable[Notice], *, full: bool = True) -> F
 
 def instance_id(provider_id: str) -> str:
     """The cloud's own ID of the VM, the last part of a provider ID: ``i-0123`` of
-    ``aws:///us-east-1a/i-0123``."""
+    ``aws:///us-east-1a/i-0123``.
+
+    In an Azure scale set the last part is a bare number, the same in each of them, and the VM is
+    called ``<scale set>_<number>``.
+    """
+    if match := _SCALE_SET.search(provider_id):
+        return f"{match[1]}_{match[2]}"
     return provider_id.rpartition("/")[2]
 
 
 def stamp(node: types.Node) -> str:
     """What the node's `keys.INSTANCE` label should say; empty where a label cannot say it."""
     value = instance_id(node.provider_id)
-    return value if re.fullmatch(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?", value) else ""
+    return value if _LABEL_VALUE.fullmatch(value) else ""
+
+
+_SCALE_SET = re.compile(r"(?i)/virtualMachineScaleSets/([^/]+)/virtualMachines/(\d+)$")
+_LABEL_VALUE = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?")
 
 
 def _get(cluster: Cluster, name: str) -> types.Node | None:
@@ -77,14 +93,32 @@ def _get(cluster: Cluster, name: str) -> types.Node | None:
 
 def another(node: types.Node, said: Identity) -> str:
     """Why the node of that name is not the machine that was meant; empty when it is."""
-    if said.provider_id and node.provider_id and said.provider_id != node.provider_id:
+    if said.provider_id and node.provider_id:
+        if said.provider_id == node.provider_id:
+            return ""
         return (
             f"node {node.name} is another machine now: {node.provider_id}, "
             f"the event is about {said.provider_id}"
         )
-    if said.provider_id or not said.node_uid or said.node_uid == node.metadata.uid:
+    # A new Node has no provider ID until the cloud controller fills it in: its UID tells.
+    if not said.node_uid or said.node_uid == node.metadata.uid:
         return ""
     return f"node {node.name} was made anew: its UID is not the one of the event"
+
+
+def _find_reserved(cluster: Cluster, notice: Notice, found: Found) -> None:
+    """All nodes that run in a capacity reservation."""
+    reservation = notice.identity.capacity_reservation
+    nodes = {
+        node.name: node
+        for label in RESERVATION
+        for node in cluster.list_nodes(f"{label}={reservation}")
+    }
+    for node in nodes.values():
+        found.add(node, notice)
+    if not nodes:
+        why = f"no node has the label {' or '.join(RESERVATION)} with {reservation}"
+        found.foreign.append((notice, why))
 
 
 def _find_machines(cluster: Cluster, notices: list[Notice], found: Found, *, full: bool) -> None:
@@ -95,7 +129,10 @@ def _find_machines(cluster: Cluster, notices: list[Notice], found: Found, *, ful
             wanted.setdefault(machine, []).append(notice)
         else:
             found.foreign.append((notice, "the event names neither a node nor a machine"))
-    for node in _stamped(cluster, list(wanted)):
+    # What no label can say is on none, and would spoil the selector for the others.
+    for node in _stamped(
+        cluster, [machine for machine in wanted if _LABEL_VALUE.fullmatch(machine)]
+    ):
         _take(node, wanted, found)
     if wanted and full:
         # Not stamped yet (new since the last resync), or not ours: one full read settles all.
