@@ -46,6 +46,13 @@ SOURCES = (
     Source("ec2_rebalance", (f"{_EC2} Instance Rebalance Recommendation",)),
     Source("ec2_state", (f"{_EC2} Instance State-change Notification",)),
     Source(
+        "ec2_capacity_reservation",
+        (
+            f"{_EC2} Capacity Reservation Instance Interruption Warning",
+            f"{_EC2} Interruptible Capacity Reservation Instance Interruption Warning",
+        ),
+    ),
+    Source(
         "autoscaling",
         (
             f"{_SCALING}.EC2 Instance-terminate Lifecycle Action",
