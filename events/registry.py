@@ -53,6 +53,15 @@ SOURCES = (
         ),
     ),
     Source(
+        "ec2_capacity_block",
+        (
+            "aws.ec2.Capacity Block Reservation Expiration Warning",
+            "aws.ec2.Capacity Block Expiration Warning",
+            "aws.ec2.Capacity Block Reservation Delivered",
+            "aws.ec2.Capacity Block Delivered",
+        ),
+    ),
+    Source(
         "autoscaling",
         (
             f"{_SCALING}.EC2 Instance-terminate Lifecycle Action",
