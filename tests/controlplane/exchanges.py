@@ -595,7 +595,7 @@ CASES: dict[str, list[Step]] = {
         get(f"{PDBS}/web"),
         eviction("p1"),
         get(f"{PODS}/p1"),
-        budget_counted(disruptionsAllowed=0, currentHealthy=2),
+        budget_counted(disruptionsAllowed=0, currentHealthy=2, expectedPods=3),
         eviction("p2"),
         eviction("p2", dryRun=["All"]),
         eviction("p2", preconditions={"uid": "another"}),
@@ -680,7 +680,7 @@ CASES: dict[str, list[Step]] = {
     "evict-selectors": [
         *running("p"),
         post(PDBS, pdb("empty", {}, minAvailable=9), ignore=["status"]),
-        budget_counted("empty", expectedPods=1),
+        budget_counted("empty", expectedPods=1, currentHealthy=1),
         eviction("p", dryRun=["All"]),
         delete(f"{PDBS}/empty"),
         post(PDBS, pdb("null", None, minAvailable=9), ignore=["status"]),
@@ -689,7 +689,7 @@ CASES: dict[str, list[Step]] = {
         post(PDBS, pdb("set", {"matchExpressions": [
             {"key": "app", "operator": "In", "values": ["web", "x"]},
             {"key": "none", "operator": "DoesNotExist"}]}, minAvailable=9), ignore=["status"]),
-        budget_counted("set", expectedPods=1),
+        budget_counted("set", expectedPods=1, currentHealthy=1),
         eviction("p"),
     ],
     "budget-status": [

@@ -148,7 +148,8 @@ class EmbeddedCluster:
             self._world.catch_up()
             return stream.lines()
 
-    def bookmark(self, stream: WatchStream) -> bytes:
+    def bookmark(self, stream: WatchStream) -> list[bytes]:
+        """The bookmark that is due now, if there is one."""
         with self._world.lock:
             return stream.bookmark()
 

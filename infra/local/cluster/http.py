@@ -189,17 +189,18 @@ class Server:
                 now = loop.time()
                 if stream.ended or now >= end or self._on_wait:
                     break
-                if stream.bookmarks and now >= bookmark:
+                if now >= bookmark:
                     bookmark = now + BOOKMARK_SECONDS
-                    yield self._cluster.bookmark(stream)
+                    for line in self._cluster.bookmark(stream):
+                        yield line
                 with contextlib.suppress(TimeoutError):
                     await asyncio.wait_for(changed.wait(), min(end, bookmark) - now)
             if self._on_wait and not stream.ended:
                 self._on_wait(stream.timeout_seconds)
                 for line in self._cluster.lines(stream):
                     yield line
-            if stream.bookmarks and not stream.ended:
-                yield self._cluster.bookmark(stream)
+            for line in self._cluster.bookmark(stream):
+                yield line
         finally:
             self._watchers.discard(changed)
 

@@ -119,6 +119,11 @@ class Store:
         start = bisect.bisect_right(shelf.history, version, key=lambda change: change.version)
         return shelf.history[start:]
 
+    def last_change(self, resource: Resource) -> int:
+        """The version of the newest change of the resource; 0 if nothing ever changed."""
+        shelf = self._shelves[resource]
+        return shelf.history[-1].version if shelf.history else shelf.forgotten
+
     def compact(self) -> None:
         """Forget the history, as etcd does after five minutes: older watches must list again."""
         for shelf in self._shelves.values():

@@ -49,8 +49,7 @@ class EmbeddedTransport:
             if self._on_wait:
                 self._on_wait(stream.timeout_seconds)
             yield from self._cluster.lines(stream)
-            if stream.bookmarks:
-                yield self._cluster.bookmark(stream)
+            yield from self._cluster.bookmark(stream)
         except ConnectionDropped:
             raise _unreachable(request) from None
 

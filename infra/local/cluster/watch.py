@@ -25,7 +25,7 @@ class WatchStream:
             raise _no_initial_events()
         self._world = world
         self._selection = Selection.of(target, call)
-        self.bookmarks = call.query.get("allowWatchBookmarks") in ("true", "1")
+        self._bookmarks = call.query.get("allowWatchBookmarks") in ("true", "1")
         self.timeout_seconds = _seconds(call.query.get("timeoutSeconds", ""))
         since = call.query.get("resourceVersion", "")
         if since and not since.isdigit():
@@ -37,6 +37,8 @@ class WatchStream:
             )
         self._version = int(since or 0)
         self._initial = self._version == 0
+        self._marked = world.store.last_change(target.resource)
+        """The newest change of the resource when the last bookmark was due."""
         self.ended = False
         self.cut_after: int | None = None
         """A fault: break the connection after so many lines."""
@@ -72,19 +74,21 @@ class WatchStream:
             self._version = changes[-1].version
         return [line for change in changes if (line := self._event(change))]
 
-    def bookmark(self) -> bytes:
+    def bookmark(self) -> list[bytes]:
+        """The line due each minute and before the end, if the watch asked for bookmarks. As from
+        the real server there is none unless an object of the resource, whether selected or not,
+        has changed in the meantime: a client must do without."""
         resource = self._selection.resource
-        self._version = max(self._version, self._world.store.version)
-        return _line(
-            "BOOKMARK",
-            msgspec.json.encode(
-                {
-                    "kind": resource.kind,
-                    "apiVersion": resource.api_version,
-                    "metadata": {"resourceVersion": str(self._version)},
-                }
-            ),
-        )
+        newest = self._world.store.last_change(resource)
+        if self.ended or not self._bookmarks or newest <= self._marked:
+            return []
+        self._marked = newest
+        item = {
+            "kind": resource.kind,
+            "apiVersion": resource.api_version,
+            "metadata": {"resourceVersion": str(newest)},
+        }
+        return [_line("BOOKMARK", msgspec.json.encode(item))]
 
     def _event(self, change: Change) -> bytes:
         """To a watch with a selector, an object that stops to match is deleted, as the version

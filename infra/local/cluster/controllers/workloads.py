@@ -3,9 +3,11 @@ Deployments above them. Each looks again whenever it or a pod of its own has cha
 
 import hashlib
 from collections.abc import Callable
+from typing import Any
 
 import msgspec
 
+from infra.local.cluster.controllers.node_lifecycle import UNSCHEDULABLE
 from infra.local.cluster.controllers.scheduler import accepts
 from infra.local.cluster.defaults import first_status, with_defaults
 from infra.local.cluster.deletion import DeleteOptions, delete
@@ -78,7 +80,7 @@ class Workloads:
                 if side and owner:
                     self._owner_soon(owner, namespace_of(side.item))
                     break
-        elif change.resource is NODES:
+        elif change.resource is NODES and _takes_others(change):
             for stored in self._world.store.all(DAEMON_SETS):
                 self._look_soon(DAEMON_SETS, stored.item)
 
@@ -345,6 +347,19 @@ class Workloads:
             updatedNumberScheduled=len(kept),
             numberMisscheduled=0,
         )
+
+
+def _takes_others(change: Change) -> bool:
+    """Whether the node may now take daemon pods that it did not, or no longer."""
+    if change.old is None or change.new is None:
+        return True
+    return _daemons_see(change.old.item) != _daemons_see(change.new.item)
+
+
+def _daemons_see(node: Object) -> tuple[Any, ...]:
+    """What decides on daemon pods. A cordon does not: they tolerate it."""
+    taints = spec_of(node).get("taints") or ()
+    return labels_of(node), [taint for taint in taints if taint.get("key") != UNSCHEDULABLE]
 
 
 def _reference(resource: Resource, owner: Object) -> Object:

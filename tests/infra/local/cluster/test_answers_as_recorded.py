@@ -37,10 +37,7 @@ def test_it_answers_as_the_real_one(case: str, cluster: EmbeddedCluster, clock: 
         found = cluster.watch(call)
         if isinstance(found, Answer):
             return _plain(found)
-        lines = cluster.lines(found)
-        if found.bookmarks and not found.ended:
-            lines.append(cluster.bookmark(found))
-        return 200, b"".join(lines), ""
+        return 200, b"".join([*cluster.lines(found), *cluster.bookmark(found)]), ""
 
     def pause() -> bool:
         nonlocal waits
