@@ -151,7 +151,7 @@ def moved(
     Judged at the end of the waiting times, so that a rule that acts in five minutes counts.
     """
     waits = [rule.wait for policy in policies for rule in policy.waits]
-    later = now + max(waits, default=timedelta(0)) + timedelta(seconds=1)
+    later = now + max(waits, default=timedelta(0))
     before, after = (
         _outcomes(facts, ledgers, policy, now, later)
         for facts, policy in zip(nodes, policies, strict=True)

@@ -6,7 +6,6 @@ Every refusal ends as one line on stderr with the next step and exit code 2, nev
 import argparse
 import getpass
 import os
-import re
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -88,10 +87,9 @@ def _explained(problem: errors.KubernetesError) -> str:
         case errors.NotConfigured():
             return f"no cluster to ask: {problem} (--kubeconfig FILE, --context NAME)"
         case errors.Unreachable():
-            said = re.sub(r"<[^<>]*>:? ?|\w+Pool\([^()]*\): ", "", str(problem))
             return (
-                f"the API server does not answer: {said}; check with `kubectl cluster-info` that "
-                "its address is right and that your network reaches it"
+                f"the API server does not answer: {problem}; check with `kubectl cluster-info` "
+                "that its address is right and that your network reaches it"
             )
         case errors.Unauthorized():
             return (

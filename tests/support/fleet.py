@@ -12,6 +12,7 @@ from events.notice import Cause, Identity, Kind, Notice, Severity
 from functions import cordon, drain
 from functions.edge.context import Context, Outcome
 from functions.gateways.kubernetes.client import Cluster
+from functions.gateways.kubernetes.transport import Request, Response
 from functions.rules.pause import Pause
 from infra.cli import connect, main
 from infra.local.cluster import EmbeddedCluster, EmbeddedTransport, builders
@@ -106,14 +107,26 @@ class Shell:
     def __init__(self, fleet: Fleet, capsys: pytest.CaptureFixture[str]) -> None:
         self._fleet = fleet
         self._capsys = capsys
-        self.cluster = Cluster(fleet.transport)
+        self.asked: list[Request] = []
+        """What the last command sent."""
+
+    def send(self, request: Request) -> Response:
+        self.asked.append(request)
+        return self._fleet.transport.send(request)
+
+    def stream(self, request: Request) -> Any:
+        return self._fleet.transport.stream(request)
+
+    @property
+    def cluster(self) -> Cluster:
+        return Cluster(self)
 
     def reach(self, args: Any) -> connect.Session:
-        self.cluster = Cluster(self._fleet.transport)
         return connect.Session(self.cluster, args.namespace, lambda: "jane", self._fleet.clock)
 
     def __call__(self, *argv: str) -> tuple[int, str, str]:
         """Exit code, stdout, stderr."""
+        self.asked.clear()
         try:
             code = main(list(argv))
         except SystemExit as end:

@@ -67,6 +67,22 @@ def test_a_second_pause_replaces_the_first_and_says_so(groundcrew: Shell, fleet:
     assert fleet.pauses()["cluster"].until == fleet.now + timedelta(hours=1)
 
 
+def test_a_pause_replaces_one_of_the_same_place_that_cannot_be_read(
+    groundcrew: Shell, fleet: Fleet
+) -> None:
+    fleet.config_map(active.PAUSE_NAME, "pause", {"cluster": "until tomorrow"})
+    assert groundcrew(*PAUSE)[0] == 0
+    assert fleet.pauses()["cluster"].reason == "driver roll-out, INC-1"
+
+
+def test_pauses_that_are_over_are_cleared_away(groundcrew: Shell, fleet: Fleet) -> None:
+    fleet.resync()
+    groundcrew("pause", "--pool", "a", "--for", "1m", "--reason", "short")
+    fleet.pass_time(minutes=2)
+    groundcrew(*PAUSE)
+    assert set(fleet.pauses()) == {"cluster"}
+
+
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [

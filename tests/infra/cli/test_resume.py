@@ -64,7 +64,9 @@ def test_what_is_not_paused_is_said_and_not_written(groundcrew: Shell, fleet: Fl
 
 def test_where_nobody_ever_paused_there_is_nothing_to_end(groundcrew: Shell, fleet: Fleet) -> None:
     fleet.server.delete("configmaps", NAMESPACE, active.PAUSE_NAME)
+    before = fleet.written()
     assert groundcrew("resume")[0] == 0
+    assert fleet.written() == before
 
 
 def test_a_pool_and_all_are_not_asked_for_together(groundcrew: Shell) -> None:
