@@ -1,5 +1,6 @@
 """The fleet as it is now, and what would be decided about it, without writing anything."""
 
+import functools
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -24,12 +25,10 @@ class Fleet:
     nodes: Sequence[types.Node]
     now: datetime
 
-    def views(self) -> list[NodeView]:
-        return [mark.view(node, self.active.policy) for node in self.nodes]
-
-    @property
+    @functools.cached_property
     def out_by_us(self) -> list[NodeView]:
-        return [view for view in self.views() if view.state in cordoning.ACTED]
+        views = (mark.view(node, self.active.policy) for node in self.nodes)
+        return [view for view in views if view.state in cordoning.ACTED]
 
 
 def read_marked(cluster: Cluster, namespace: str, now: datetime) -> Fleet:
