@@ -65,6 +65,26 @@ def time(text: str, *, field: str) -> datetime:
     return plausible(found, field=field)
 
 
+def gmt(text: str, *, field: str) -> datetime:
+    """``Thu, 3 Sep 2026 13:19:03 GMT``, with or without a weekday and whether or not it is the
+    right one (samples of AWS carry wrong ones), or RFC 3339; in UTC. Raises `MalformedEvent`."""
+    if text[:4].isdigit():
+        return time(text, field=field)
+    match = _GMT.fullmatch(text)
+    if not match or match[2] not in _MONTHS:
+        raise MalformedEvent(field, f"{text!r} is no time like 'Thu, 3 Sep 2026 13:19:03 GMT'")
+    day, year, hour, minute, second = (int(match[group]) for group in (1, 3, 4, 5, 6))
+    try:
+        found = datetime(year, _MONTHS.index(match[2]) + 1, day, hour, minute, second, tzinfo=UTC)
+    except ValueError as problem:
+        raise MalformedEvent(field, f"{text!r}: {problem}") from problem
+    return plausible(found, field=field)
+
+
+_GMT = re.compile(r"(?:[A-Za-z]+, *)?(\d{1,2}) ([A-Z][a-z]{2}) (\d{4}) (\d\d):(\d\d):(\d\d) GMT")
+_MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
+
+
 def plausible(when: datetime, *, field: str) -> datetime:
     """``when`` in UTC, or `MalformedEvent` when it is far off."""
     if not EARLIEST <= when < LATEST:

@@ -3,7 +3,7 @@
 To add a source: write ``events/sources/<name>.py`` with ``read(event) -> Reading``, add its line
 here, and put recorded events with what they mean beside them in ``events/recorded/<name>/``. One
 whose bodies come to ``POST /from/<raw>`` also has ``from_raw(headers, body) -> list[CloudEvent]``,
-which gives them the type `TAKEN` + ``<raw>``: the Triggers hear all types that begin so.
+which gives them the type ``dev.groundcrew.from.<raw>``: the Triggers hear all that begin so.
 """
 
 import importlib
@@ -14,6 +14,7 @@ import msgspec
 
 from events import decoding
 from events.cloudevent import CloudEvent, check_size
+from events.documents import TAKEN
 from events.errors import UnknownSource
 from events.notice import Reading
 
@@ -32,9 +33,6 @@ class Source(NamedTuple):
         """Has ``read(event: CloudEvent) -> Reading``."""
         return f"events.sources.{self.name}"
 
-
-TAKEN = "dev.groundcrew.from."
-"""Types of the events that we make of bodies that are no CloudEvents."""
 
 _EC2 = "aws.ec2.EC2"
 _SCALING = "aws.autoscaling"
@@ -69,6 +67,7 @@ SOURCES = (
             f"{_SCALING}.autoscaling:*",
         ),
     ),
+    Source("imds", (f"{TAKEN}imds",), raw="imds"),
     Source("kubernetes_node", _API_SERVER, kind="Node"),
     Source("kubernetes_event", _API_SERVER, kind="Event"),
     Source("alertmanager", ("dev.groundcrew.alertmanager",), raw="alertmanager"),

@@ -18,7 +18,7 @@ nothing more than watching follows. No ``startTime``: it is not known when, so t
 """
 
 import re
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Literal, NamedTuple
 
 import msgspec
@@ -66,7 +66,7 @@ def read(event: CloudEvent) -> Reading:
     detail = envelope.detail
     _check(detail)
     told = decoding.time(envelope.time, field="time")
-    start = health_time(detail.start_time, "detail.startTime") if detail.start_time else None
+    start = decoding.gmt(detail.start_time, field="detail.startTime") if detail.start_time else None
     if detail.service != "EC2":
         return Reading(declined=f"about {detail.service}, not about EC2 instances")
     if not detail.affected_entities:
@@ -88,25 +88,6 @@ def read(event: CloudEvent) -> Reading:
         return Reading(declined="; ".join(skipped[:10]))
     return Reading(tuple(notices), skipped=tuple(skipped))
 
-
-def health_time(text: str, field: str) -> datetime:
-    """``Thu, 3 Sep 2026 13:19:03 GMT``, whatever the weekday, or RFC 3339; in UTC."""
-    if text[:4].isdigit():
-        return decoding.time(text, field=field)
-    match = _TIME.fullmatch(text)
-    if not match or match[2] not in _MONTHS:
-        raise MalformedEvent(field, f"{text!r} is no time like 'Thu, 3 Sep 2026 13:19:03 GMT'")
-    day, year, hour, minute, second = (int(match[group]) for group in (1, 3, 4, 5, 6))
-    month = _MONTHS.index(match[2]) + 1
-    try:
-        found = datetime(year, month, day, hour, minute, second, tzinfo=UTC)
-    except ValueError as problem:
-        raise MalformedEvent(field, f"{text!r}: {problem}") from problem
-    return decoding.plausible(found, field=field)
-
-
-_TIME = re.compile(r"(?:[A-Za-z]+, *)?(\d{1,2}) ([A-Z][a-z]{2}) (\d{4}) (\d\d):(\d\d):(\d\d) GMT")
-_MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
 
 _ARN = re.compile(r"arn:aws[a-z-]*:ec2:([^:]*):(\d*):instance/(.+)")
 _REGION = re.compile(r"[a-z]{2}(-[a-z]+)+-\d+")

@@ -10,10 +10,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from events import recording, registry
+from events import decoding, recording, registry
 from events.errors import MalformedEvent
 from events.notice import EVIDENCE_BYTES, Kind, Notice, Reading, Severity
-from events.sources import aws_health
 from events.sources.aws_health_codes import meaning
 
 RECORDED = Path(recording.__file__).parent / "recorded" / "aws_health"
@@ -134,7 +133,7 @@ def test_evidence_is_bounded_however_long_a_code_is() -> None:
     ],
 )
 def test_times_are_read_as_aws_writes_them(text: str, when: tuple[int, ...]) -> None:
-    found = aws_health.health_time(text, "detail.startTime")
+    found = decoding.gmt(text, field="detail.startTime")
     assert found == datetime(*when, tzinfo=UTC)  # type: ignore[misc, arg-type]
 
 
