@@ -45,6 +45,9 @@ class Server:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._watchers: set[asyncio.Event] = set()
         self._socket = socket.create_server(("127.0.0.1", port))
+        # asyncio does so itself only where the socket names its protocol; without it each answer
+        # waits 40 ms for the client's delayed acknowledgement of its headers.
+        self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         config = uvicorn.Config(
             self._app,
             log_level="critical",
