@@ -111,8 +111,8 @@ class Report(msgspec.Struct, frozen=True):
 
 def make(fleet: Fleet, namespace: str, *, everything: bool) -> Report:
     in_force, now = fleet.active, fleet.now
-    ages = [led.rebuilt for led in in_force.ledgers.values()]
-    rebuilt = min((at for at in ages if at), default=None) if all(ages) else None
+    # A pool without a ledger is new: the next full read makes it.
+    rebuilt = min((led.rebuilt for led in in_force.ledgers.values() if led.rebuilt), default=None)
     pools = [_pool(fleet, name) for name in sorted(in_force.pools)]
     return Report(
         at=now,
@@ -141,10 +141,14 @@ def _trouble(fleet: Fleet, namespace: str, rebuilt: datetime | None) -> Iterable
             "resync has written it"
         )
     elif rebuilt is None or fleet.now - rebuilt > STALE:
-        age = _words(fleet.now - rebuilt) if rebuilt else "never"
+        age = (
+            f"was last rebuilt {_words(fleet.now - rebuilt)} ago"
+            if rebuilt
+            else "was never rebuilt"
+        )
         yield (
-            f"the ledger was last rebuilt {age} ago, not within {_words(STALE)}: is the resync "
-            f"running? kubectl -n {namespace} get pods"
+            f"the ledger {age}, not within {_words(STALE)}: is the resync running? "
+            f"kubectl -n {namespace} get pods"
         )
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from events.notice import Cause, Kind, Severity
+from events.notice import Cause, Identity, Kind, Severity
 from functions.steps import active
 from infra.cli import screen
 from infra.local.cluster import builders
@@ -136,6 +136,22 @@ def test_a_ledger_that_nobody_rebuilds_is_told(groundcrew: Shell, fleet: Fleet) 
     code, out, _ = groundcrew("status")
     assert code == 1
     assert "last rebuilt 16m ago, not within 15m: is the resync running?" in words(out)
+
+
+def test_a_ledger_that_nobody_ever_rebuilt_is_told(groundcrew: Shell, fleet: Fleet) -> None:
+    # An event about a machine that is not there yet comes before the first resync.
+    fleet.say("a-01", identity=Identity(instance_id="i-0fffffffffffffff0"))
+    code, out, _ = groundcrew("status")
+    assert code == 1
+    assert "the ledger was never rebuilt" in words(out)
+
+
+def test_a_pool_that_is_new_is_no_trouble(groundcrew: Shell, fleet: Fleet) -> None:
+    fleet.resync()
+    fleet.server.apply(builders.node("c-01", pool="c"))
+    code, out, _ = groundcrew("status", "--all")
+    assert code == 0
+    assert "41 nodes in 3 pools" in out
 
 
 def test_a_policy_that_counts_no_more_is_told(groundcrew: Shell, fleet: Fleet) -> None:
