@@ -68,6 +68,7 @@ SOURCES = (
         ),
     ),
     Source("imds", (f"{TAKEN}imds",), raw="imds"),
+    Source("ec2_instance_status", (f"{TAKEN}ec2-instance-status",), raw="ec2-instance-status"),
     Source("kubernetes_node", _API_SERVER, kind="Node"),
     Source("kubernetes_event", _API_SERVER, kind="Event"),
     Source("alertmanager", ("dev.groundcrew.alertmanager",), raw="alertmanager"),
