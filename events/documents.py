@@ -8,7 +8,8 @@ names it, by headers of the POST, or by the attributes of a CloudEvent that is p
     Groundcrew-Provider-Id  providerid   aws:///us-east-1a/i-0123..  as in spec.providerID
 
 A document without any of them is refused where it names no machine itself: it is never guessed
-from the address that it came from.
+from the address that it came from. Where a document may speak for several machines, the instance
+ID is a list of them with commas between.
 """
 
 import hashlib
@@ -44,7 +45,9 @@ def event_of(name: str, headers: Mapping[str, str], body: bytes) -> CloudEvent:
     machine = {}
     for header, attribute in _NAMES.items():
         if value := given.get(header):
-            machine[attribute] = _checked(value, attribute, header)
+            for one in value.split(",") if attribute == "instanceid" else (value,):
+                _checked(one.strip(), attribute, header)
+            machine[attribute] = value
     who = next(iter(machine.values()), "")
     return CloudEvent(
         id=hashlib.sha256(who.encode() + b"\n" + body).hexdigest()[:32],
@@ -56,7 +59,7 @@ def event_of(name: str, headers: Mapping[str, str], body: bytes) -> CloudEvent:
 
 
 def machine_of(event: CloudEvent) -> Identity | None:
-    """The machine that the sender named; None when he named none. Raises `MalformedEvent`."""
+    """The one machine that the sender named; None when he named none. Raises `MalformedEvent`."""
     said = event.extensions
     node, instance_id, provider_id = (
         _checked(said.get(attribute, ""), attribute, attribute) for attribute in _FORMS
@@ -64,6 +67,13 @@ def machine_of(event: CloudEvent) -> Identity | None:
     if not (node or instance_id or provider_id):
         return None
     return Identity(node=node, instance_id=instance_id, provider_id=provider_id)
+
+
+def machines_of(event: CloudEvent) -> tuple[str, ...]:
+    """The instance IDs of all machines that the sender speaks for. Raises `MalformedEvent`."""
+    said = event.extensions.get("instanceid", "")
+    listed = (one.strip() for one in said.split(","))
+    return tuple(dict.fromkeys(_checked(one, "instanceid", "instanceid") for one in listed if one))
 
 
 def needed_machine_of(event: CloudEvent) -> Identity:

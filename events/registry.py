@@ -69,6 +69,9 @@ SOURCES = (
     ),
     Source("imds", (f"{TAKEN}imds",), raw="imds"),
     Source("ec2_instance_status", (f"{TAKEN}ec2-instance-status",), raw="ec2-instance-status"),
+    Source(
+        "azure_scheduled_events", (f"{TAKEN}azure-scheduled-events",), raw="azure-scheduled-events"
+    ),
     Source("kubernetes_node", _API_SERVER, kind="Node"),
     Source("kubernetes_event", _API_SERVER, kind="Event"),
     Source("alertmanager", ("dev.groundcrew.alertmanager",), raw="alertmanager"),

@@ -40,7 +40,7 @@ def test_a_machine_that_is_not_named_is_not_guessed(headers: dict[str, str]) -> 
     ("header", "value"),
     [
         ("groundcrew-node", "N1"), ("groundcrew-node", "n1/../n2"), ("groundcrew-node", "x" * 300),
-        ("groundcrew-instance-id", "i-0,i-1"), ("groundcrew-instance-id", "-"),
+        ("groundcrew-instance-id", "i-0,-"), ("groundcrew-instance-id", "-"),
         ("groundcrew-instance-id", "i-0)\n"), ("groundcrew-provider-id", "i-0123"),
         ("groundcrew-provider-id", "aws:///z/i 0"),
     ],
@@ -49,6 +49,14 @@ def test_a_name_that_cannot_be_one_is_refused_by_its_header(header: str, value: 
     with pytest.raises(MalformedEvent) as caught:
         documents.event_of("imds", {header: value}, b"{}")
     assert caught.value.field == header
+
+
+def test_a_sender_may_speak_for_several_machines_where_the_document_may() -> None:
+    event = documents.event_of("azure", {"groundcrew-instance-id": "vm_0, vm_1,vm_0"}, b"{}")
+    assert documents.machines_of(event) == ("vm_0", "vm_1")
+    with pytest.raises(MalformedEvent):
+        documents.machine_of(event)
+    assert documents.machines_of(documents.event_of("azure", {}, b"{}")) == ()
 
 
 def test_the_same_document_of_another_machine_is_another_event() -> None:
