@@ -1,6 +1,7 @@
 """From a request to its answer."""
 
 from infra.local.cluster import discovery, refusals
+from infra.local.cluster.bodies import decode_object
 from infra.local.cluster.call import Answer, Call, answered, refused
 from infra.local.cluster.eviction import evict
 from infra.local.cluster.objects import changed, node_of, with_condition
@@ -10,7 +11,7 @@ from infra.local.cluster.resources import PODS, RESOURCES
 from infra.local.cluster.routing import Target, target_of, verb_of
 from infra.local.cluster.watch import WatchStream
 from infra.local.cluster.world import World
-from infra.local.cluster.writing import create, decode_object, patch, remove, replace
+from infra.local.cluster.writing import create, patch, remove, replace
 
 
 def verb(call: Call) -> str:

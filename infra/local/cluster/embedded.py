@@ -173,7 +173,7 @@ class EmbeddedCluster:
             raise KeyError(f"not served: {item.get('apiVersion')} {item.get('kind')}")
         with self._world.lock:
             self._world.catch_up()
-            fresh = deep_copy(formed(resource, item))
+            fresh = formed(resource, item)
             for field in ("kind", "apiVersion"):
                 fresh.pop(field)
             meta = fresh["metadata"]

@@ -10,6 +10,7 @@ from dataclasses import replace
 from typing import Any
 
 from infra.local.cluster import refusals
+from infra.local.cluster.bodies import decode_object
 from infra.local.cluster.call import Answer, Call, answered
 from infra.local.cluster.deletion import DeleteOptions, check_preconditions, delete
 from infra.local.cluster.objects import (
@@ -31,7 +32,6 @@ from infra.local.cluster.resources import PDBS, PODS
 from infra.local.cluster.routing import Target
 from infra.local.cluster.selectors import selects
 from infra.local.cluster.world import World
-from infra.local.cluster.writing import decode_object
 
 MAX_DISRUPTED_PODS = 2000
 VIOLATES = "Cannot evict pod as it would violate the pod's disruption budget."

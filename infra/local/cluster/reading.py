@@ -9,7 +9,6 @@ import msgspec
 
 from infra.local.cluster import refusals
 from infra.local.cluster.call import Answer, Call
-from infra.local.cluster.objects import name_of, namespace_of
 from infra.local.cluster.resources import PODS, Resource
 from infra.local.cluster.routing import Target
 from infra.local.cluster.selectors import (
@@ -18,7 +17,6 @@ from infra.local.cluster.selectors import (
     field_selector,
     has_fields,
     label_selector,
-    matches,
 )
 from infra.local.cluster.store import Stored
 from infra.local.cluster.tables import table, wants_table
@@ -58,17 +56,17 @@ class Selection:
         )
 
     def holds(self, stored: Stored | None) -> bool:
-        return (
-            stored is not None
-            and (not self.namespace or namespace_of(stored.item) == self.namespace)
-            and matches(stored.item, self.labels)
-            and has_fields(stored.item, self.fields)
-        )
+        return stored is not None and bool(self.of_all([stored]))
 
     def of_all(self, items: Sequence[Stored]) -> list[Stored]:
-        if not (self.labels or self.fields or self.namespace):
-            return list(items)
-        return [stored for stored in items if self.holds(stored)]
+        found = list(items)
+        if self.namespace:
+            found = [stored for stored in found if stored.key[0] == self.namespace]
+        for required in self.labels:
+            found = [stored for stored in found if required(stored.labels)]
+        if self.fields:
+            found = [stored for stored in found if has_fields(stored.item, self.fields)]
+        return found
 
     @property
     def is_narrow(self) -> bool:
@@ -95,7 +93,7 @@ def list_(world: World, target: Target, call: Call) -> Answer:
         candidates = _candidates(world, selection)
     found = selection.of_all(candidates)
     if token:
-        found = [s for s in found if (namespace_of(s.item), name_of(s.item)) >= start]
+        found = [stored for stored in found if stored.key >= start]
     rest: list[Stored] = []
     following = ""
     if limit and len(found) >= limit:
@@ -129,13 +127,9 @@ def _candidates(world: World, selection: Selection) -> list[Stored]:
 
 def _anything_after(last: Stored, candidates: Sequence[Stored], namespace: str) -> bool:
     final = next(
-        (s for s in reversed(candidates) if not namespace or namespace_of(s.item) == namespace),
-        last,
+        (one for one in reversed(candidates) if not namespace or one.key[0] == namespace), last
     )
-    return (namespace_of(final.item), name_of(final.item)) > (
-        namespace_of(last.item),
-        name_of(last.item),
-    )
+    return final.key > last.key
 
 
 def _limit(text: str) -> int:
@@ -148,7 +142,7 @@ def _limit(text: str) -> int:
 
 
 def _token(version: int, last: Stored) -> str:
-    start = f"{namespace_of(last.item)}/{name_of(last.item)}\0"
+    start = "/".join(last.key) + "\0"
     document = {"v": "meta.k8s.io/v1", "rv": version, "start": start}
     return base64.urlsafe_b64encode(msgspec.json.encode(document)).decode().rstrip("=")
 

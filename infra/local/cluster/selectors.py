@@ -1,11 +1,11 @@
 """Label selectors and field selectors, in the two forms that the API gives them."""
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from functools import lru_cache
 from typing import Any
 
-from infra.local.cluster.objects import Object, labels_of
+from infra.local.cluster.objects import Object
 from infra.local.cluster.refusals import Refusal, bad_request
 from infra.local.cluster.resources import EVENTS, NAMESPACES, NODES, PODS, Resource
 
@@ -67,13 +67,6 @@ def label_selector(text: str) -> tuple[Requirement, ...]:
         raise bad_request(
             f"unable to parse requirement: found '{problem}' in the labelSelector '{text}'"
         ) from None
-
-
-def matches(item: Object, requirements: Sequence[Requirement]) -> bool:
-    if not requirements:
-        return True
-    labels = labels_of(item)
-    return all(holds(labels) for holds in requirements)
 
 
 def selects(selector: Mapping[str, Any] | None, labels: Labels) -> bool:

@@ -1,7 +1,7 @@
 """What the cluster holds, one counter over all of it, and the recent past for watches."""
 
 import bisect
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import NamedTuple
 
 import msgspec
@@ -23,10 +23,13 @@ Key = tuple[str, str]
 class Stored:
     """An object and, once somebody asked for it, its JSON without kind and apiVersion."""
 
-    __slots__ = ("_body", "item")
+    __slots__ = ("_body", "item", "key", "labels")
 
     def __init__(self, item: Object) -> None:
         self.item = item
+        meta = item["metadata"]
+        self.key: Key = (meta.get("namespace") or "", meta["name"])
+        self.labels: Mapping[str, str] = meta.get("labels") or {}
         self._body: bytes | None = None
 
     @property

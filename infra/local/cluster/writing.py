@@ -1,38 +1,19 @@
 """create, update, patch and delete, as the generic registry of the real server does them."""
 
 import dataclasses
-from collections.abc import Callable
-from typing import Any
 
-import msgspec
-
-from functions.gateways.kubernetes.transport import JSON_PATCH, MERGE_PATCH, STRATEGIC_PATCH
 from infra.local.cluster import refusals
-from infra.local.cluster.call import JSON, Answer, Call, answered
+from infra.local.cluster.bodies import decode_json, decode_resource, patch_in
+from infra.local.cluster.call import Answer, Call, answered
 from infra.local.cluster.defaults import first_status, with_defaults
 from infra.local.cluster.deletion import DeleteOptions, delete, is_through
-from infra.local.cluster.forms import FormError, formed
-from infra.local.cluster.objects import (
-    Object,
-    is_terminating,
-    metadata,
-    name_of,
-    spec_of,
-    uid_of,
-)
-from infra.local.cluster.patches import json_kind, json_patch, merge_patch
+from infra.local.cluster.objects import Object, is_terminating, metadata, name_of, spec_of, uid_of
 from infra.local.cluster.resources import NAMESPACES, NODES, PODS, Resource
 from infra.local.cluster.routing import Target
 from infra.local.cluster.store import Stored
-from infra.local.cluster.strategic import go_text, strategic_patch
 from infra.local.cluster.validation import check
 from infra.local.cluster.world import World
 
-PATCHES: dict[str, Callable[[Any, Any], Any]] = {
-    JSON_PATCH: json_patch,
-    MERGE_PATCH: merge_patch,
-    STRATEGIC_PATCH: strategic_patch,
-}
 _KEPT = (
     "uid",
     "creationTimestamp",
@@ -43,67 +24,6 @@ _KEPT = (
     "namespace",
 )
 """metadata that the server alone writes."""
-MAX_BODY_BYTES = 3 * 1024 * 1024
-
-
-def too_large() -> refusals.Refusal:
-    return refusals.Refusal(
-        413, "RequestEntityTooLarge", f"Request entity too large: limit is {MAX_BODY_BYTES}"
-    )
-
-
-def decode(call: Call) -> Any:
-    """The JSON in the body; None if there is none."""
-    if not call.body:
-        return None
-    if len(call.body) > MAX_BODY_BYTES:
-        raise too_large()
-    try:
-        return msgspec.json.decode(call.body)
-    except (msgspec.DecodeError, UnicodeDecodeError) as problem:
-        raise refusals.bad_request(f"the body is not JSON: {problem}") from None
-
-
-def decode_json(call: Call) -> Any:
-    """As `decode`, for requests whose body may be JSON and nothing else."""
-    if call.body and call.content_type.split(";")[0].strip() not in (JSON, ""):
-        raise refusals.unsupported_media_type()
-    return decode(call)
-
-
-def decode_object(call: Call, kind: str, api_version: str, group: str = "core") -> Object:
-    """The object in the body, which is of this kind or says nothing about it."""
-    if call.content_type.split(";")[0].strip() not in (JSON, ""):
-        raise refusals.unsupported_media_type()
-    try:
-        item = msgspec.json.decode(call.body)
-    except (msgspec.DecodeError, UnicodeDecodeError):
-        shown = call.body.decode(errors="replace") or "<empty>"
-        raise refusals.unrecognized(kind, f"unexpected end of JSON input ({shown})") from None
-    if not isinstance(item, dict):
-        raise refusals.unrecognized(
-            kind,
-            f"json: cannot unmarshal {json_kind(item)} into Go value of type struct "
-            '{ APIVersion string "json:\\"apiVersion,omitempty\\""; Kind string '
-            f'"json:\\"kind,omitempty\\"" }} ({call.body.hex()})',
-        )
-    found = str(item.get("kind") or kind), str(item.get("apiVersion") or api_version)
-    if found != (kind, api_version):
-        raise refusals.wrong_kind(*found, kind, group)
-    return item
-
-
-def _decode_object(call: Call, resource: Resource) -> Object:
-    if len(call.body) > MAX_BODY_BYTES:
-        raise too_large()
-    item = decode_object(call, resource.kind, resource.api_version, resource.group or "core")
-    try:
-        return formed(resource, item)  # type: ignore[no-any-return]
-    except FormError as problem:
-        raise refusals.bad_request(
-            f'{resource.kind} in version "{resource.version}" cannot be handled as a '
-            f"{resource.kind}: {problem}"
-        ) from None
 
 
 def whole(resource: Resource, item: Object, status: int = 200) -> Answer:
@@ -112,7 +32,7 @@ def whole(resource: Resource, item: Object, status: int = 200) -> Answer:
 
 def create(world: World, target: Target, call: Call) -> Answer:
     resource = target.resource
-    item = _decode_object(call, resource)
+    item = decode_resource(call, resource)
     made = new_object(world, target, item)
     if not call.dry_run:
         made = world.store.put(resource, made)
@@ -203,7 +123,7 @@ def _check_namespace(world: World, target: Target, meta: Object) -> None:
 
 def replace(world: World, target: Target, call: Call) -> Answer:
     resource = target.resource
-    item = _decode_object(call, resource)
+    item = decode_resource(call, resource)
     name = name_of(item)
     if name != target.name:
         raise refusals.bad_request(
@@ -228,29 +148,12 @@ def replace(world: World, target: Target, call: Call) -> Answer:
 
 def patch(world: World, target: Target, call: Call) -> Answer:
     resource = target.resource
-    kind = call.content_type.split(";")[0].strip()
-    apply = PATCHES.get(kind)
-    if apply is None:
-        raise refusals.unsupported_patch()
+    # An unknown kind of patch is refused even for an object that is not there.
+    apply = patch_in(call)
     old = world.store.get(resource, target.namespace, target.name)
     if old is None:
         raise refusals.not_found(resource, target.name)
-    document = {"kind": resource.kind, "apiVersion": resource.api_version, **old}
-    if len(call.body) > MAX_BODY_BYTES:
-        raise too_large()
-    try:
-        operations = msgspec.json.decode(call.body)
-    except (msgspec.DecodeError, UnicodeDecodeError):
-        raise refusals.bad_request("invalid JSON patch") from None
-    patched = apply(document, operations)
-    try:
-        patched = formed(resource, patched)
-    except FormError as problem:
-        if kind == STRATEGIC_PATCH:
-            shown, why = go_text(operations), "unrecognized type"
-            raise refusals.invalid_patch(shown, f"{why}: {str(problem).split()[-1]}") from None
-        made = msgspec.json.encode(patched, order="sorted").decode()
-        raise refusals.invalid_patch(made, str(problem)) from None
+    patched = apply(resource, old)
     if name_of(patched) != target.name:
         raise refusals.bad_request(
             f"the name of the object ({name_of(patched)}) does not match the name on the URL "

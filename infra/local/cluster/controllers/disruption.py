@@ -70,7 +70,7 @@ class Disruption:
         pods = [
             stored.item
             for stored in self._world.store.all(PODS, namespace)
-            if selects(selector, labels_of(stored.item))
+            if selects(selector, stored.labels)
         ]
         disrupted = self._still_disrupted(pdb, pods, now)
         healthy = sum(

@@ -108,6 +108,45 @@ def test_gpus_are_given_out_once_and_the_rest_waits(cluster, clock) -> None:
     assert [p["status"]["phase"] for p in cluster.all("pods")] == ["Running"] * 3
 
 
+@pytest.mark.parametrize(
+    ("spec", "labels"),
+    [
+        ({"unschedulable": True}, {}),
+        ({"taints": [{"key": "team", "value": "a", "effect": "NoSchedule"}]}, {}),
+        ({}, {"disk": "hdd"}),
+    ],
+)
+def test_a_pod_waits_while_the_only_node_does_not_take_it(cluster, clock, spec, labels) -> None:
+    item = node("n1", labels=labels)
+    item["spec"] |= spec
+    cluster.apply(item)
+    cluster.apply(workload("Deployment", "web", node_selector={"disk": "ssd"}))
+    clock.forward(seconds=10)
+    (waiting,) = cluster.all("pods")
+    assert waiting["status"]["phase"] == "Pending"
+    assert waiting["status"]["conditions"][0]["reason"] == "Unschedulable"
+
+    cluster.apply(node("n1", labels={"disk": "ssd"}))
+    clock.forward(seconds=10)
+    assert len(on_node(cluster, "n1")) == 1
+
+
+def test_a_toleration_lets_a_pod_onto_a_tainted_node(cluster, clock) -> None:
+    taint = {"key": "team", "value": "a", "effect": "NoSchedule"}
+    cluster.apply(node("n1", taints=[taint]))
+    cluster.apply(workload("Deployment", "web", tolerations=[taint]))
+    clock.forward(seconds=10)
+    assert len(on_node(cluster, "n1")) == 1
+
+
+def test_a_stateful_pod_waits_for_its_name(cluster, clock) -> None:
+    cluster.apply(node("n1"))
+    stranger = cluster.apply(pod("db-0", node="n1"))
+    cluster.apply(workload("StatefulSet", "db"))
+    clock.forward(seconds=10)
+    assert [p["metadata"]["uid"] for p in cluster.all("pods")] == [stranger["metadata"]["uid"]]
+
+
 def test_a_cordon_puts_the_unschedulable_taint_on_and_an_uncordon_takes_it_off(
     cluster: EmbeddedCluster, client: Cluster
 ) -> None:
