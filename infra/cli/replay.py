@@ -195,7 +195,7 @@ def _end(played: "list[Played]", args: argparse.Namespace) -> int:
         print(f"The scenario's expectations were written for its own policy, not {args.policy}.")
     elif not args.scenarios:
         print(
-            "Try next: groundcrew replay --list (one rule each), or write a policy and see what\n"
-            "it would have done: groundcrew replay --policy FILE"
+            "Try next: groundcrew replay --list, scenarios that show one rule each. Or see\n"
+            "what a policy of yours would have done: groundcrew replay --policy FILE"
         )
     return 1 if failed else 0

@@ -185,6 +185,7 @@ class _Play:
             self._deliver_late(at)
             for tick in self.schedule.due(at):
                 self._tick(tick)
+        self.on_time(self.scenario.end)
         self.clock.advance_to(max(self.scenario.end, self.clock.now()))
         self.check(self.scenario.expect)
         self._finish(began, started)
