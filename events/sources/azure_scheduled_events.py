@@ -116,6 +116,9 @@ def _announced(listed: Event, incarnation: int, where: str) -> list[Notice]:
         severity, doubt = Severity.WATCH, "a status that is not known"
     elif listed.event_status == "Scheduled" and starts is None and waits:
         severity, doubt = Severity.WATCH, "it does not say when"
+    elif listed.event_status == "Started" and severity is Severity.EVICT:
+        # It happens now: no plan that could wait for a budget.
+        kind = Kind.INTERRUPTION if kind is Kind.MAINTENANCE else kind
     said = f"{listed.event_type} {listed.event_status}"
     if listed.event_source:
         said += f" by {listed.event_source}"

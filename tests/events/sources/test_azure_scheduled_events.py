@@ -41,8 +41,10 @@ def test_what_has_started_is_acted_on_at_once_whether_it_was_announced_or_not(
 ) -> None:
     (notice,) = _notices(_document("redeploy", EventStatus="Started", NotBefore=not_before))
     assert (notice.severity, notice.deadline) == (Severity.EVICT, None)
+    assert notice.kind is Kind.INTERRUPTION  # which waits for no budget
     (announced,) = _notices(_document("redeploy"))
-    for field in ("source", "check", "ref", "kind"):
+    assert announced.kind is Kind.MAINTENANCE
+    for field in ("source", "check", "ref"):
         assert getattr(notice, field) == getattr(announced, field), field
 
 
