@@ -69,6 +69,11 @@ def machine_of(event: CloudEvent) -> Identity | None:
     return Identity(node=node, instance_id=instance_id, provider_id=provider_id)
 
 
+def named(instance_id: str, *, field: str) -> Identity:
+    """A machine that the document itself names. Raises `MalformedEvent`."""
+    return Identity(instance_id=_checked(instance_id, "instanceid", field))
+
+
 def machines_of(event: CloudEvent) -> tuple[str, ...]:
     """The instance IDs of all machines that the sender speaks for. Raises `MalformedEvent`."""
     said = event.extensions.get("instanceid", "")

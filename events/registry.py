@@ -72,6 +72,7 @@ SOURCES = (
     Source(
         "azure_scheduled_events", (f"{TAKEN}azure-scheduled-events",), raw="azure-scheduled-events"
     ),
+    Source("gcp_instance", (f"{TAKEN}gcp-instance",), raw="gcp-instance"),
     Source("kubernetes_node", _API_SERVER, kind="Node"),
     Source("kubernetes_event", _API_SERVER, kind="Event"),
     Source("alertmanager", ("dev.groundcrew.alertmanager",), raw="alertmanager"),
