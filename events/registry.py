@@ -73,6 +73,7 @@ SOURCES = (
         "azure_scheduled_events", (f"{TAKEN}azure-scheduled-events",), raw="azure-scheduled-events"
     ),
     Source("gcp_instance", (f"{TAKEN}gcp-instance",), raw="gcp-instance"),
+    Source("gcp_metadata", (f"{TAKEN}gcp-metadata",), raw="gcp-metadata"),
     Source("kubernetes_node", _API_SERVER, kind="Node"),
     Source("kubernetes_event", _API_SERVER, kind="Event"),
     Source("alertmanager", ("dev.groundcrew.alertmanager",), raw="alertmanager"),
