@@ -268,7 +268,7 @@ def conclude(
         if before.state is not State.DRAINED:
             state = msgspec.structs.replace(state, state=State.DRAINED, changed=now, blocked_by=())
         state = msgspec.structs.replace(state, look_again=next_look(state, now))
-        said = f"no workload is left; {state.evicted} pods were evicted"
+        said = f"no workload is left; {_pods(state.evicted, 'was', 'were')} evicted"
         return state, _say(decision, Action.DRAINED, said, look_again=state.look_again)
     by = explain(result.blocked)
     if _is_blocked(result, before, now):
@@ -311,14 +311,18 @@ def _is_blocked(result: Result, before: DrainState, now: datetime) -> bool:
 def _progress(result: Result) -> str:
     words = []
     if result.leaving:
-        words.append(f"{len(result.leaving)} pods are leaving")
+        words.append(f"{_pods(len(result.leaving), 'is', 'are')} leaving")
     if result.held:
         until = min((u for u in result.held.values() if u), default=None)
         time = f" until {until:%H:%M:%S}Z" if until else ""
         words.append(f"{', '.join(sorted(result.held))} is warned{time}")
     if result.blocked:
-        words.append(f"{len(result.blocked)} pods may not go yet")
+        words.append(f"{_pods(len(result.blocked), 'may', 'may')} not go yet")
     return "; ".join(words) or "the rest is for the next look"
+
+
+def _pods(count: int, one: str, many: str) -> str:
+    return f"1 pod {one}" if count == 1 else f"{count or 'no'} pods {many}"
 
 
 def _say(decision: Decision, action: Action, reason: str, **more: object) -> Decision:

@@ -110,7 +110,7 @@ class Show:
 def _rows(
     line: Line, stamp: str, width: int, name_width: int, marks: tuple[str, str]
 ) -> Iterable[Text]:
-    head = Text(stamp.ljust(TIME + 2), "cyan")
+    head = Text().append(stamp.ljust(TIME + 2), "cyan")
     text, style = line.text, STYLES[line.tone]
     if line.tone in ("holds", "fails"):
         head.append(f"{marks[line.tone == 'fails']} ", style)
