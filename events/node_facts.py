@@ -35,9 +35,18 @@ class ConditionLike(Protocol):
     def last_transition_time(self) -> datetime | None: ...
 
 
+class TaintLike(Protocol):
+    @property
+    def key(self) -> str: ...
+    @property
+    def value(self) -> str | None: ...
+
+
 class SpecLike(Protocol):
     @property
     def provider_id(self) -> str | None: ...
+    @property
+    def taints(self) -> Sequence[TaintLike] | None: ...
 
 
 class NodeInfoLike(Protocol):
@@ -80,8 +89,14 @@ class Condition(msgspec.Struct, frozen=True, rename="camel"):
     last_transition_time: datetime | None = None
 
 
+class Taint(msgspec.Struct, frozen=True):
+    key: str
+    value: str | None = None
+
+
 class Spec(msgspec.Struct, frozen=True):
     provider_id: str | None = msgspec.field(default=None, name="providerID")
+    taints: list[Taint] | None = None
 
 
 class NodeInfo(msgspec.Struct, frozen=True):

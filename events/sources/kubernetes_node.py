@@ -1,9 +1,10 @@
-"""Node objects: their conditions and their GPU count, as Knative's ApiServerSource sends them
-(``dev.knative.apiserver.resource.*``), as ``POST /from/kubernetes`` takes them, or as read.
+"""Node objects: their conditions, their GPU count and what others write on them, as Knative's
+ApiServerSource sends them (``dev.knative.apiserver.resource.*``), as ``POST /from/kubernetes``
+takes them, or as read.
 
 https://kubernetes.io/docs/reference/node/node-status/; what each agent means by its conditions is
-in `events/conditions.csv`. Almost every Node update is a heartbeat or somebody's label: it is
-declined after one typed decode.
+in `events/conditions.csv`, and by its labels and taints in `events/node_labels.csv`. Almost every
+Node update is a heartbeat or somebody's label: it is declined after one typed decode.
 
 A node that carries our marks is told about in full: what is good again is a recovery claim, and
 one informational notice asks for another look, since a human's uncordon or a new boot ID is
@@ -16,7 +17,7 @@ from datetime import datetime
 
 import msgspec
 
-from events import conditions, gpus, xid
+from events import conditions, gpus, node_labels, xid
 from events.cloudevent import CloudEvent
 from events.conditions import Rule
 from events.decoding import EARLIEST, LATEST, decode
@@ -89,6 +90,8 @@ def notices_of(node: NodeLike) -> tuple[Notice, ...]:
             notices.append(finding.notice(SOURCE, Kind.FAULT, identity))
         elif marked:
             recoveries.append(finding.notice(SOURCE, Kind.RECOVERY, identity))
+    for told in node_labels.notices(node, SOURCE, identity, marks):
+        (recoveries if told.kind is Kind.RECOVERY else notices).append(told)
     if not marked:
         return tuple(notices)
     recoveries += _taken_away(said, marks or "", identity)
