@@ -83,22 +83,23 @@ class Call:
                     raise
                 self.clock.sleep(wait)
 
-    def daemon_sets(self) -> frozenset[str]:
-        """``namespace/name`` of all."""
+    def daemon_sets(self, *, read: bool = True) -> frozenset[str] | None:
+        """``namespace/name`` of all. None if they are not known and not to be ``read`` now."""
         with self._lock:
-            if self._daemon_sets is None:
+            if self._daemon_sets is None and read:
                 found = self.patiently(self.cluster.list_daemon_sets)
                 self._daemon_sets = frozenset(
                     f"{d.metadata.namespace}/{d.metadata.name}" for d in found
                 )
             return self._daemon_sets
 
-    def budgets(self, namespaces: Collection[str]) -> tuple[Budget, ...]:
-        """The disruption budgets there, as last read, less what was used up since."""
+    def budgets(self, namespaces: Collection[str], *, read: bool = True) -> tuple[Budget, ...]:
+        """The disruption budgets there, as last read, less what was used up since. Those of a
+        new namespace are read first, unless nothing is to be ``read`` any more."""
         with self._lock:
-            for namespace in sorted(set(namespaces) - self._budgets.keys()):
+            for namespace in sorted(set(namespaces) - self._budgets.keys()) if read else ():
                 self.read_budgets(namespace)
-            return tuple(b for n in sorted(namespaces) for b in self._budgets[n].values())
+            return tuple(b for n in sorted(namespaces) for b in self._budgets.get(n, {}).values())
 
     def read_budgets(self, namespace: str) -> bool:
         """Read the budgets of ``namespace`` anew. Whether any allows more than before."""

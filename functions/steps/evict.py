@@ -126,6 +126,8 @@ class _Drain:
         )
         self.pods: dict[str, Pod] = {}
         self.listed = False
+        self.over = False
+        """Nothing is asked any more."""
         self.fresh = False
         """Whether the pods are those of a list after which nothing has changed."""
         self.checked = now
@@ -152,12 +154,14 @@ class _Drain:
             self._take_list(listed or self._list())
             ended, why = self._loop()
         except errors.Unreachable:
-            if not self.evicted and not self.deleted:
+            if not self.listed:
                 raise
-            # What was done is told all the same; the next call finds the rest.
+            # The server went away, or the time is over. What is known is told all the same; the
+            # next call finds the rest.
             ended, why = Ended.UNFINISHED, ""
         finally:
             self._finish()
+            self.over = True
         return self._result(ended, why)
 
     def _loop(self) -> tuple[Ended, str]:
@@ -204,7 +208,7 @@ class _Drain:
         at = self.target.last_resort_at
         around = Around(
             node=self.target.node,
-            daemon_sets=self.call.daemon_sets() if owned else None,
+            daemon_sets=self.call.daemon_sets(read=not self.over) if owned else None,
             kubelet_lost=self.target.kubelet_lost,
             own_namespace=self.call.own_namespace,
             notice=self.target.notice,
@@ -212,7 +216,9 @@ class _Drain:
             last_resort=at is not None and self.call.clock.now() >= at,
         )
         namespaces = {p.namespace for p in alive if not drain_plan.ignored(p, around)}
-        return msgspec.structs.replace(around, budgets=self.call.budgets(namespaces))
+        return msgspec.structs.replace(
+            around, budgets=self.call.budgets(namespaces, read=not self.over)
+        )
 
     def _steps(self) -> list[Step]:
         around = self._around()

@@ -195,6 +195,22 @@ def test_a_server_that_stays_away_is_said_so(world: World) -> None:
     assert world.clock.monotonic() <= 5
 
 
+@pytest.mark.parametrize("seconds", [0.3, 1.0, 1.1, 2.0, 2.5])
+def test_time_that_runs_out_is_no_error(world: World, seconds: float) -> None:
+    world.pod("web-1", app="web", stop_seconds=0.9)
+    world.pod("slow", app="web", stop_seconds=1.9)
+    world.server.faults.drop("get", "/nodes", times=99)
+    result = world.drain(seconds=seconds)
+    assert len(result.evicted) == 2
+
+
+def test_a_server_that_goes_away_in_the_middle_takes_nothing_back(world: World) -> None:
+    world.pod("web-1", app="web")
+    world.server.faults.drop("list", "/poddisruptionbudgets", times=99)
+    result = world.drain()
+    assert (result.ended, result.evicted) == (Ended.UNFINISHED, ())
+
+
 def test_a_pod_bound_after_the_list_is_evicted_too(world: World) -> None:
     world.pod("web-1", app="web", stop_seconds=3)
     world.server.faults.before("create", "/eviction$", lambda _: world.pod("late", app="other"))
