@@ -93,10 +93,14 @@ def resync(context: Context) -> Outcome:
             out.append(place(view, policy))
         if find.stamp(node) not in ("", node.metadata.label(keys.INSTANCE)):
             unstamped.append(node)
-        said = (*kubernetes_node.notices_of(node), *waiting.about(node))
-        inherits = view.pool in pools and view.machine in pools[view.pool].machines
-        if said or view.marked or inherits:
-            work[node.name] = (node, said)
+        waited_for = waiting.about(node)
+        if (
+            waited_for
+            or view.marked
+            or kubernetes_node.notices_of(node)
+            or cordoning.remembered(pools, view.machine)
+        ):
+            work[node.name] = (node, waited_for)
     if not full:
         # Nodes that are not marked are not in this list, and some may be waited for.
         found = find.find(context.cluster, waiting.left(), full=False)
@@ -208,9 +212,8 @@ def _carry_out(
 
 def _is_about(key: str, notice: Notice, node: types.Node) -> bool:
     machine = find.instance_id(node.provider_id)
-    if key.startswith(f"node:{node.name}/"):
-        return not find.another(node, notice.identity)
-    return bool(machine) and key.startswith(f"{machine}/")
+    mine = key.startswith(f"node:{node.name}/") or (machine and key.startswith(f"{machine}/"))
+    return bool(mine) and not find.another(node, notice.identity)
 
 
 def _decline(notice: Notice, why: str) -> Decision:

@@ -6,7 +6,7 @@ terminated most of a fleet on one bad signal is long (Karpenter #2811, draino #8
 go on, and so does work whose cloud deadline falls due.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from datetime import datetime, timedelta
 
 import msgspec
@@ -37,20 +37,41 @@ class Check(msgspec.Struct, frozen=True, omit_defaults=True):
         return self.opened is not None and (self.closed is None or self.closed < self.opened)
 
 
-def accuse(check: Check, machine: str, now: datetime) -> Check:
-    """``check`` with ``machine`` accused at ``now``; the same object if it stood accused."""
-    known = check.accused.get(machine)
-    if known and known.cleared is None:
-        return check
-    return msgspec.structs.replace(check, accused={**check.accused, machine: Accusation(at=now)})
+def hear(
+    check: Check,
+    accused: Iterable[str],
+    cleared: Iterable[str],
+    pool_size: int,
+    rule: policy.Breaker,
+    now: datetime,
+) -> Check:
+    """``check`` with the machines ``accused`` and ``cleared`` at ``now``; the same object if
+    nothing is new. Of those that it accuses beyond what keeps it open none is kept: a monitor
+    gone mad over thousands of nodes must not make the ledger too large to be written."""
+    told = dict(clear(check, cleared, now).accused)
+    recent, day, standing = _counts(told, rule, now)
+    for machine in accused:
+        known = told.get(machine)
+        if known is not None and known.cleared is None:
+            continue
+        if (
+            _over(recent, pool_size, rule.share, rule.more_than)
+            or _over(day, pool_size, rule.day_share, rule.more_than)
+            or (check.is_open and _over(standing, pool_size, rule.share, rule.more_than))
+        ):
+            break
+        told[machine] = Accusation(at=now)
+        recent, day, standing = recent + 1, day + 1, standing + 1
+    return msgspec.structs.replace(check, accused=told) if told != check.accused else check
 
 
-def clear(check: Check, machine: str, now: datetime) -> Check:
-    known = check.accused.get(machine)
-    if known is None or known.cleared is not None:
-        return check
-    cleared = msgspec.structs.replace(known, cleared=now)
-    return msgspec.structs.replace(check, accused={**check.accused, machine: cleared})
+def clear(check: Check, machines: Iterable[str], now: datetime) -> Check:
+    told = dict(check.accused)
+    for machine in machines:
+        known = told.get(machine)
+        if known is not None and known.cleared is None:
+            told[machine] = msgspec.structs.replace(known, cleared=now)
+    return msgspec.structs.replace(check, accused=told) if told != check.accused else check
 
 
 def look(check: Check, pool_size: int, rule: policy.Breaker, now: datetime) -> Check:
@@ -65,7 +86,7 @@ def look(check: Check, pool_size: int, rule: policy.Breaker, now: datetime) -> C
     if not check.is_open:
         return check
     newest = max((a.at for a in kept.values()), default=now - DAY)
-    standing = sum(1 for a in kept.values() if a.cleared is None)
+    _, _, standing = _counts(kept, rule, now)
     if _over(standing, pool_size, rule.share, rule.more_than) or now - newest < rule.quiet:
         return check
     return msgspec.structs.replace(check, closed=now)
@@ -89,13 +110,21 @@ def numbers(check: Check, pool_size: int, now: datetime, rule: policy.Breaker) -
 def _too_many(
     accused: Mapping[str, Accusation], pool_size: int, rule: policy.Breaker, now: datetime
 ) -> bool:
+    recent, day, _ = _counts(accused, rule, now)
+    return _over(recent, pool_size, rule.share, rule.more_than) or _over(
+        day, pool_size, rule.day_share, rule.more_than
+    )
+
+
+def _counts(
+    accused: Mapping[str, Accusation], rule: policy.Breaker, now: datetime
+) -> tuple[int, int, int]:
+    """How many were accused lately, within a day and not cleared, and ever and not cleared. The
+    slow flood counts what still stands: what was taken back within the day does not keep a
+    breaker open that has closed."""
     recent = sum(1 for a in accused.values() if now - a.at < rule.within)
-    if _over(recent, pool_size, rule.share, rule.more_than):
-        return True
-    # The slow flood counts what still stands: what was taken back within the day does not keep
-    # a breaker open that has closed.
-    day = sum(1 for a in accused.values() if now - a.at < DAY and a.cleared is None)
-    return _over(day, pool_size, rule.day_share, rule.more_than)
+    standing = [a for a in accused.values() if a.cleared is None]
+    return recent, sum(1 for a in standing if now - a.at < DAY), len(standing)
 
 
 def _over(count: int, pool_size: int, share: policy.Share, more_than: int) -> bool:

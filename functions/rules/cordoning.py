@@ -23,6 +23,8 @@ from functions.rules.node_view import NodeView
 from functions.rules.policy import Policy
 
 FUNCTION = "cordon"
+SELF = "kubernetes.node"
+"""Source of what a Node says of itself, which can be read at any time."""
 
 HELD, DISMISSED, RELEASED = "held", "dismissed", "released"
 """Values of the state label beside the severities: wants more than it may; somebody uncordoned
@@ -38,6 +40,9 @@ class NodeFacts:
     notices: tuple[Notice, ...] = ()
     inherited: Machine | None = None
     """What the ledger remembers of the machine."""
+    live: tuple[Notice, ...] | None = None
+    """What the Node says of itself, as it was read for this decision. It overrides what events
+    say of the same: they may be late. None where nobody looked."""
 
 
 @dataclass(frozen=True)
@@ -95,13 +100,14 @@ class Wish(NamedTuple):
 def decide(facts: Facts, policy: Policy, now: datetime) -> Plan:
     ledgers = {pool: look_at_breakers(led, policy, now) for pool, led in facts.ledgers.items()}
     heard = [_hear(node, ledgers, policy, now) for node in facts.nodes]
+    _tell_breakers(heard, ledgers, policy, now)
+    doubts = {pool: _doubts(found, policy, now) for pool, found in ledgers.items()}
     for ears in heard:
-        _tell_breaker(ears, ledgers, policy, now)
+        ears.doubts = doubts.get(ears.view.pool, {})
     settled = [_settle(ears, ledgers, policy, now) for ears in heard]
     allowed, cluster = _reserve(settled, facts, ledgers, policy, now)
     verdicts = tuple(_judge(one, allowed, facts, ledgers, policy, now) for one in settled)
-    for verdict in verdicts:
-        _keep_machine(verdict, ledgers, now)
+    _keep_machines(verdicts, ledgers, now)
     return Plan(
         verdicts=verdicts,
         ledgers={p: led for p, led in ledgers.items() if led is not facts.ledgers.get(p)},
@@ -136,8 +142,12 @@ class _Ears:
     origin: _Origin = _Origin.NODE
     accused: frozenset[str] = frozenset()
     """Keys of the incidents that were accused just now."""
+    said: frozenset[str] = frozenset()
+    """Keys of those that the node itself, as read just now, speaks of."""
     decisions: list[Decision] = field(default_factory=list)
     wishes: dict[str, Wish] = field(default_factory=dict)
+    doubts: Mapping[str, "_Doubt"] = field(default_factory=dict)
+    """The checks of the pool whose breaker is open."""
     held: dict[str, str] = field(default_factory=dict)
     """What keeps us from acting: category -> sentence."""
     due: list[datetime] = field(default_factory=list)
@@ -179,14 +189,44 @@ def _hear(facts: NodeFacts, ledgers: Mapping[str, Ledger], policy: Policy, now: 
     if cordon is not None and not view.unschedulable:
         ears.loose_label = cordon.lb
         record = _dismiss(ears, record, policy, now)
-    record = incidents.hear(record, view, facts.notices, policy, now)
-    ears.accused = frozenset(
-        f"{n.source}/{n.check}" + (f"/{n.ref}" if n.ref else "")
-        for n in facts.notices
-        if n.kind not in (Kind.RECOVERY, Kind.INFORMATIONAL)
-    )
+    told = [incidents.bounded(n) for n in facts.notices if not _overtaken(ears, n)]
+    live = [incidents.bounded(n) for n in facts.live or ()]
+    record = incidents.hear(record, view, told, policy, now)
+    record = incidents.hear(record, view, live, policy, now, live=True)
+    ears.said = _keys(record, live)
+    ears.accused = ears.said | _keys(record, told)
     ears.record = record
     return ears
+
+
+def _overtaken(ears: _Ears, notice: Notice) -> bool:
+    """Whether the node, as read just now, knows better than an event that it once made. A fault
+    that a latched source no longer shows was there all the same, and its recovery is not proven."""
+    live = ears.facts.live
+    if live is None or notice.source != SELF:
+        return False
+    if notice.kind in (Kind.RECOVERY, Kind.INFORMATIONAL):
+        return True
+    if any(n.check == notice.check and n.kind is notice.kind for n in live):
+        return True
+    if not notice.latched:
+        ears.say(
+            Action.NOTHING,
+            f"late: the node, as read just now, no longer says {notice.check}",
+            incident=f"{notice.source}/{notice.check}",
+            evidence=notice.evidence,
+        )
+    return not notice.latched
+
+
+def _keys(record: Record, notices: Iterable[Notice]) -> frozenset[str]:
+    """Keys of the incidents that ``notices`` accuse."""
+    about = (
+        incidents.about(record, n)
+        for n in notices
+        if n.kind not in (Kind.RECOVERY, Kind.INFORMATIONAL)
+    )
+    return frozenset(incident.key for incident in about if incident is not None)
 
 
 def _record_of(facts: NodeFacts) -> tuple[Record, _Origin]:
@@ -230,25 +270,57 @@ def _dismiss(ears: _Ears, record: Record, policy: Policy, now: datetime) -> Reco
     return msgspec.structs.replace(record, cordon=None)
 
 
-def _tell_breaker(ears: _Ears, ledgers: dict[str, Ledger], policy: Policy, now: datetime) -> None:
-    """Count who is accused by which check, before anything is done about it."""
-    pool = ears.view.pool
-    found = ledgers.get(pool)
-    if found is None:
-        return
-    before = {i.key: i for i in ears.before.incidents}
-    for incident in ears.record.incidents:
-        check = found.check(incident.check)
-        if incident.open and incident.claimed is None and _counts(incident):
-            check = breaker.accuse(check, ears.view.machine, now)
-        elif (incident.claimed or not incident.open) and before.get(incident.key) is not incident:
-            check = breaker.clear(check, ears.view.machine, now)
-        if check is found.check(incident.check):
-            continue
-        found = found.with_check(
-            incident.check, breaker.look(check, found.size, policy.breaker, now)
-        )
-    ledgers[pool] = found
+def _tell_breakers(
+    heard: Iterable[_Ears], ledgers: dict[str, Ledger], policy: Policy, now: datetime
+) -> None:
+    """Count who is accused by which check, before anything is done about it. A machine no longer
+    stands accused when none of its incidents says so: taken back, over, or dismissed."""
+    by_pool: dict[str, list[_Ears]] = {}
+    for ears in heard:
+        if ears.view.pool in ledgers and not ears.unreadable:
+            by_pool.setdefault(ears.view.pool, []).append(ears)
+    for pool, of_pool in by_pool.items():
+        found = ledgers[pool]
+        accused: dict[str, list[str]] = {name: [] for name in found.checks}
+        cleared: dict[str, list[str]] = {name: [] for name in found.checks}
+        for ears in of_pool:
+            machine = ears.view.machine
+            standing = {i.check for i in ears.record.open if i.claimed is None and _counts(i)}
+            for name in standing:
+                accused.setdefault(name, []).append(machine)
+            for name, check in found.checks.items():
+                if name not in standing and machine in check.accused:
+                    cleared[name].append(machine)
+        for name, machines in accused.items():
+            check = found.check(name)
+            told = breaker.hear(
+                check, machines, cleared.get(name, ()), found.size, policy.breaker, now
+            )
+            if told is not check:
+                told = breaker.look(told, found.size, policy.breaker, now)
+                found = found.with_check(name, told)
+        ledgers[pool] = found
+
+
+class _Doubt(NamedTuple):
+    """A check whose breaker is open."""
+
+    sentence: str
+    look_again: datetime
+
+
+def _doubts(found: Ledger, policy: Policy, now: datetime) -> dict[str, _Doubt]:
+    """Once for all nodes: the numbers are counted over thousands of them."""
+    doubts: dict[str, _Doubt] = {}
+    for name, check in found.checks.items():
+        if check.is_open:
+            numbers = breaker.numbers(check, found.size, now, policy.breaker)
+            closes = breaker.closes_at(check, policy.breaker) or now
+            doubts[name] = _Doubt(
+                f"circuit breaker: {name} accuses {numbers}",
+                max(closes, now + policy.breaker.quiet),
+            )
+    return doubts
 
 
 def _counts(incident: Incident) -> bool:
@@ -263,7 +335,12 @@ def _settle(ears: _Ears, ledgers: Mapping[str, Ledger], policy: Policy, now: dat
     found = ledgers.get(ears.view.pool)
 
     record, due = recovery.settle(
-        ears.record, ears.view, policy, now, lambda incident: in_doubt(incident, found, policy)
+        ears.record,
+        ears.view,
+        policy,
+        now,
+        lambda incident: in_doubt(incident, found, policy),
+        ears.said,
     )
     if due:
         ears.due.append(due)
@@ -350,6 +427,8 @@ def _reserve(
     for ears in settled:
         found = ledgers.get(ears.view.pool)
         worst, voluntary = _ask(ears, found, facts, policy, now)
+        if ears.view.opted_out:
+            continue  # nothing will be done about it: it needs no place
         if worst >= Severity.CORDON and not ears.view.unschedulable:
             asking.append((ears, voluntary))
     if not asking:
@@ -370,7 +449,7 @@ def _reserve(
     answers = {place.machine: "" for place in forced}
     ready = [e for e, _ in free if _rebuilt(ledgers.get(e.view.pool)) and facts.cluster is not None]
     for ears, _ in free:
-        if ears not in ready:
+        if facts.cluster is None or not _rebuilt(ledgers.get(ears.view.pool)):
             answers[ears.view.machine] = (
                 f"the ledger of pool {ears.view.pool} is missing or not rebuilt yet: "
                 "the next resync does it"
@@ -380,26 +459,28 @@ def _reserve(
         [places[e.view.machine] for e in ready], [*out, *forced], sizes, policy.budget, half
     )
     cluster = _without_unused(facts.cluster, answers, out)
+    marked = {p.machine for p in facts.out}
+    made: dict[str, dict[str, Reservation]] = {}
     for ears, _ in asking:
         machine = ears.view.machine
-        if answers[machine] or any(p.machine == machine for p in facts.out):
+        if answers[machine] or machine in marked:
             continue
-        made = Reservation(
+        made.setdefault(ears.view.pool, {})[machine] = Reservation(
             node=ears.view.name,
             until=now + policy.budget.reservation,
             pool=ears.view.pool,
             domains=places[machine].domains,
         )
-        pool_ledger = ledgers.get(ears.view.pool)
-        if pool_ledger is not None:
-            ledgers[ears.view.pool] = msgspec.structs.replace(
-                pool_ledger, reservations={**ledger.live(pool_ledger, now), machine: made}
-            )
+    for pool, reserved in made.items():
+        if pool in ledgers:
+            ledgers[pool] = _with_reservations(ledgers[pool], reserved, now)
         if cluster is not None:
-            cluster = msgspec.structs.replace(
-                cluster, reservations={**ledger.live(cluster, now), machine: made}
-            )
+            cluster = _with_reservations(cluster, reserved, now)
     return answers, cluster
+
+
+def _with_reservations(found: Ledger, made: Mapping[str, Reservation], now: datetime) -> Ledger:
+    return msgspec.structs.replace(found, reservations={**ledger.live(found, now), **made})
 
 
 def _places(reservations: Mapping[str, Reservation]) -> list[budget.Place]:
@@ -466,15 +547,10 @@ def _hold(
         return "shadow", f"shadow mode for {incident.check}: would {wish.severity.value}"
     if not wish.voluntary or found is None or not _counts(incident):
         return None
+    if doubt := ears.doubts.get(incident.check):
+        ears.due.append(doubt.look_again)
+        return "breaker", doubt.sentence
     check = found.check(incident.check)
-    if check.is_open:
-        if closes := breaker.closes_at(check, policy.breaker):
-            ears.due.append(max(closes, now + policy.breaker.quiet))
-        return (
-            "breaker",
-            f"circuit breaker: {incident.check} accuses "
-            f"{breaker.numbers(check, found.size, now, policy.breaker)}",
-        )
     stale = check.closed is not None and incident.first <= check.closed
     if stale and incident.key not in ears.accused and not ears.record.cordon:
         return "stale", f"{incident.check} was said while its breaker was open: not seen since"
@@ -507,7 +583,7 @@ def _judge(
         ears.say(Action.RAISE, _because(ears, Severity.EVICT), _main(ears), severity="evict")
     elif worst < Severity.CORDON and record.cordon:
         record, unschedulable, label = _release(ears, record, policy, now)
-    record = incidents.tidy(record, now)
+    record = incidents.tidy(record, policy, now)
     acted = worst if record.cordon else Severity.WATCH
     state = _state(record, acted, ears.held)
     _say_held(ears, record, now)
@@ -641,28 +717,26 @@ def _state(record: Record, acted: Severity, held: Mapping[str, str]) -> str:
     return RELEASED
 
 
-def _keep_machine(verdict: Verdict, ledgers: dict[str, Ledger], now: datetime) -> None:
-    """The ledger's copy of what must outlive the node."""
-    found = ledgers.get(verdict.view.pool)
-    if found is None:
-        return
-    machine, record = verdict.view.machine, verdict.record
-    outlives = bool(record.cordon or record.releases) or any(
-        i.severity > Severity.WATCH for i in record.incidents if i.state is not State.CLOSED
-    )
-    known = found.machines.get(machine)
-    if outlives:
-        text = incidents.encode(record)
-        if known and known.record == text:
-            return
-        kept = Machine(node=verdict.view.name, seen=now, record=text, uid=verdict.view.uid)
-        ledgers[verdict.view.pool] = msgspec.structs.replace(
-            found, machines={**found.machines, machine: kept}
+def _keep_machines(verdicts: Iterable[Verdict], ledgers: dict[str, Ledger], now: datetime) -> None:
+    """The ledgers' copies of what must outlive the nodes, each in its node's pool alone."""
+    kept = {pool: dict(found.machines) for pool, found in ledgers.items()}
+    for verdict in verdicts:
+        view, record = verdict.view, verdict.record
+        outlives = bool(record.cordon or record.releases) or any(
+            i.severity > Severity.WATCH for i in record.incidents if i.state is not State.CLOSED
         )
-    elif known:
-        ledgers[verdict.view.pool] = msgspec.structs.replace(
-            found, machines={m: k for m, k in found.machines.items() if m != machine}
-        )
+        for pool, machines in kept.items():
+            known = machines.get(view.machine)
+            if pool == view.pool and outlives:
+                text = incidents.encode(record)
+                if known is None or known.record != text:
+                    machines[view.machine] = Machine(view.name, now, text, view.uid)
+            elif known is not None and (not outlives or view.pool in kept):
+                # Over; or the node is of another pool now, and remembered there.
+                del machines[view.machine]
+    for pool, machines in kept.items():
+        if machines != ledgers[pool].machines:
+            ledgers[pool] = msgspec.structs.replace(ledgers[pool], machines=machines)
 
 
 def _worst(ears: _Ears) -> Severity:
@@ -691,7 +765,8 @@ def _because(ears: _Ears, worst: Severity) -> str:
         words += f" and {also} more"
     if main.deadline:
         words += f", due {main.deadline:%Y-%m-%d %H:%M}Z"
-    return f"{words}: {worst.value}, said by {main.source}"
+    asks = "to be emptied" if worst is Severity.EVICT else "to take no new work"
+    return f"{main.source} says {words}: {asks}"
 
 
 def _place(view: NodeView, policy: Policy) -> budget.Place:
@@ -702,6 +777,13 @@ def domains_of(view: NodeView, policy: Policy) -> tuple[str, ...]:
     """``label=value`` of each failure domain of the policy's that the node is in."""
     labels = (domain.label for domain in policy.budget.domains)
     return tuple(f"{key}={view.labels[key]}" for key in labels if view.labels.get(key))
+
+
+def remembered(ledgers: Mapping[str, Ledger], machine: str) -> Machine | None:
+    """What is known of the machine, whichever pool it was in: a label that was put on by hand is
+    gone when the Node is made anew."""
+    known = [found.machines[machine] for found in ledgers.values() if machine in found.machines]
+    return max(known, key=lambda one: one.seen, default=None)
 
 
 def _rebuilt(found: Ledger | None) -> bool:

@@ -10,6 +10,7 @@ is a claim until it is proven (`rules.recovery`).
 """
 
 import enum
+import hashlib
 from collections.abc import Iterable
 from datetime import datetime, timedelta
 from typing import Any
@@ -29,6 +30,10 @@ APPLICATION_XIDS = frozenset({"xid-13", "xid-31", "xid-43", "xid-45"})
 """XIDs that a faulty program causes on a healthy GPU (NVIDIA's XID catalogue)."""
 KEPT_CLOSED = timedelta(days=7)
 MAX_JOBS = 8
+SEVERAL = "several-checks"
+"""Check of the incident that stands for many of one source, merged for space."""
+LONGEST_WORD = 160
+"""Characters of a check, reason or ref that are kept: they come from outside (an alert's name)."""
 
 
 class State(enum.StrEnum):
@@ -221,13 +226,25 @@ def _merged(incidents: Iterable[Incident]) -> tuple[Incident, ...]:
         worst = max(seen, incident, key=lambda i: i.severity.rank)
         merged[place] = msgspec.structs.replace(
             worst,
+            # Under a name of its own: what one of them takes back is not taken back by all.
+            check=SEVERAL,
+            ref="",
+            reason="",
             first=min(seen.first, incident.first),
             last=max(seen.last, incident.last),
+            told=max((t for t in (seen.told, incident.told) if t), default=None),
             deadline=min((d for d in (seen.deadline, incident.deadline) if d), default=None),
+            latched=seen.latched or incident.latched,
+            in_log=seen.in_log or incident.in_log,
+            claimed=_if_both(seen.claimed, incident.claimed),
+            rebooted=_if_both(seen.rebooted, incident.rebooted),
             evidence="several checks, merged for space",
-            ref="",
         )
     return tuple(merged.values())
+
+
+def _if_both(one: datetime | None, other: datetime | None) -> datetime | None:
+    return max(one, other) if one and other else None
 
 
 def read(view: NodeView) -> Record:
@@ -236,89 +253,135 @@ def read(view: NodeView) -> Record:
     if view.incidents is None:
         return Record(machine=view.machine)
     record = decode(view.incidents)
-    if record.machine and record.machine != view.machine:
+    # A cloud controller fills the provider ID in some time after the Node has registered: until
+    # then the machine was known by the Node's UID, and it is still that machine.
+    if record.machine not in ("", view.machine, f"uid:{view.uid}"):
         return Record(machine=view.machine)
     return record
 
 
+def bounded(notice: Notice) -> Notice:
+    """``notice`` with its words cut to `LONGEST_WORD`; two that differ stay different."""
+    words = {name: getattr(notice, name) for name in ("check", "reason", "ref", "gpu", "job")}
+    long = {name: word for name, word in words.items() if len(word) > LONGEST_WORD}
+    if not long:
+        return notice
+    cut = {
+        name: f"{word[: LONGEST_WORD - 17]}-{hashlib.sha256(word.encode()).hexdigest()[:16]}"
+        for name, word in long.items()
+    }
+    return msgspec.structs.replace(notice, **cut)
+
+
+def about(record: Record, notice: Notice) -> Incident | None:
+    """The newest incident that ``notice`` is about: its own, or the one that stands for many."""
+    known = record.find(notice.source, notice.check, notice.ref)
+    if known is not None:
+        return known
+    several = record.find(notice.source, SEVERAL, "")
+    return several if several is not None and several.open else None
+
+
 def hear(
-    record: Record, view: NodeView, notices: Iterable[Notice], policy: Policy, now: datetime
+    record: Record,
+    view: NodeView,
+    notices: Iterable[Notice],
+    policy: Policy,
+    now: datetime,
+    *,
+    live: bool = False,
 ) -> Record:
-    """``record`` after ``notices`` about that node. Equal to ``record`` when nothing is new."""
+    """``record`` after ``notices`` about that node. Equal to ``record`` when nothing is new.
+
+    ``live``: they are what the Node said of itself as it was read just now, and so are newer than
+    everything that was said before, whatever times they carry. (The times of a node's conditions
+    come from several clocks: the kubelet's, its agents', the control plane's.)
+    """
     for notice in notices:
-        of_this_boot = notice.identity.boot_id in ("", view.boot_id) or not view.boot_id
-        if notice.kind is Kind.RECOVERY and not of_this_boot:
+        if notice.kind is Kind.RECOVERY and not _of_this_boot(notice, view):
             # Late: an earlier boot was well. A fault of an earlier boot is heard, since it may
             # still be true of the hardware; the new boot then counts towards its recovery.
             continue
         if notice.kind is Kind.INFORMATIONAL:
             continue
         if notice.kind is Kind.RECOVERY:
-            record = _claim(record, notice, now)
+            record = _claim(record, notice, now, live=live)
         else:
-            record = _accuse(record, view, notice, policy, now)
+            record = _accuse(record, view, notice, policy, now, live=live)
     return record
 
 
 def _accuse(
-    record: Record, view: NodeView, notice: Notice, policy: Policy, now: datetime
+    record: Record, view: NodeView, notice: Notice, policy: Policy, now: datetime, *, live: bool
 ) -> Record:
-    known = record.find(notice.source, notice.check, notice.ref)
+    known = about(record, notice)
     severity = policy.severity_of(notice)
     boot = notice.identity.boot_id or view.boot_id
+    stale = known is not None and _stale(notice, known)
+    if known is not None and known.state is State.OPEN:
+        fresh = not stale and _of_this_boot(notice, view)
+        again = _again(known, notice, severity, boot, policy, now, fresh=fresh, live=live)
+        return record.with_incident(again, known)
     if known is not None and known.state is State.CLOSED:
-        if _stale(notice, known):
+        if stale and not live:
             return record
         known = None
-    if known is None:
-        dismissed = _dismissed(record, notice)
-        if dismissed and _keeps_quiet(dismissed, severity, boot, policy, now):
-            return record
-        opened = Incident(
-            source=notice.source,
-            check=notice.check,
-            ref=notice.ref,
-            reason=notice.reason,
-            kind=notice.kind,
-            severity=severity,
-            cause=notice.cause,
-            first=now,
-            last=now,
-            told=_not_ahead(notice.since, now),
-            boot=boot,
-            deadline=notice.deadline,
-            latched=notice.latched,
-            in_log=notice.in_log,
-            evidence=notice.evidence,
-        )
-        return record.with_incident(_count_job(opened, notice, policy, now), None)
-    if known.state is State.DISMISSED:
-        if _keeps_quiet(known, severity, boot, policy, now):
-            return record
-        reopened = msgspec.structs.replace(
-            known, state=State.OPEN, first=now, last=now, ended=None, why="", boot=boot,
-            severity=severity, claimed=None, rebooted=None, evidence=notice.evidence,
-        )  # fmt: skip
-        return record.with_incident(reopened, known)
-    return record.with_incident(_again(known, notice, severity, boot, policy, now), known)
+    dismissed = known or _dismissed(record, notice)
+    if dismissed and _keeps_quiet(dismissed, severity, view, policy, now):
+        if known is not None and known.claimed and (live or not stale):
+            return record.with_incident(msgspec.structs.replace(known, claimed=None), known)
+        return record
+    opened = Incident(
+        source=notice.source,
+        check=notice.check,
+        ref=notice.ref,
+        reason=notice.reason,
+        kind=notice.kind,
+        severity=severity,
+        cause=notice.cause,
+        first=now,
+        last=now,
+        told=_not_ahead(notice.since, now),
+        # Said before the machine booted anew, and not since: the new boot counts as such.
+        boot=known.boot if known is not None and stale else boot,
+        deadline=notice.deadline,
+        latched=notice.latched,
+        in_log=notice.in_log,
+        evidence=notice.evidence,
+        jobs=known.jobs if known is not None else {},
+        extra=known.extra if known is not None else {},
+    )
+    return record.with_incident(_count_job(opened, notice, policy, now), known)
 
 
 def _again(
-    known: Incident, notice: Notice, severity: Severity, boot: str, policy: Policy, now: datetime
+    known: Incident,
+    notice: Notice,
+    severity: Severity,
+    boot: str,
+    policy: Policy,
+    now: datetime,
+    *,
+    fresh: bool,
+    live: bool,
 ) -> Incident:
-    """An open incident that is accused once more: the same object when nothing is new."""
-    if known.claimed and _stale(notice, known):
+    """An open incident that is accused once more: the same object when nothing is new.
+
+    A word that we know already does not become one about a new boot: after a boot the old
+    conditions stand on the Node until their agents have started, and Events are sent again.
+    """
+    if known.claimed is not None and not (fresh or live):
         return known
+    new_boot = fresh and (known.rebooted is not None or bool(boot and boot != known.boot))
     worse = severity > known.severity
     counted = _count_job(known, notice, policy, now)
-    new_deadline = notice.deadline is not None and notice.deadline != known.deadline
+    deadline = _deadline(known, notice)
     news = (
         worse
-        or new_deadline
+        or deadline != known.deadline
         or counted is not known
         or known.claimed is not None
-        or known.rebooted is not None
-        or (boot and boot != known.boot)
+        or new_boot
         or now - known.last >= REFRESH
     )
     if not news:
@@ -330,16 +393,28 @@ def _again(
         reason=notice.reason if worse else known.reason,
         evidence=notice.evidence if worse else counted.evidence,
         in_log=known.in_log or notice.in_log,
-        deadline=notice.deadline if new_deadline else known.deadline,
+        deadline=deadline,
         told=max(filter(None, (known.told, _not_ahead(notice.since, now))), default=None),
-        boot=boot or known.boot,
+        boot=boot if new_boot else known.boot,
         last=now,
         claimed=None,
-        rebooted=None,
+        rebooted=None if new_boot else known.rebooted,
     )
 
 
-def _claim(record: Record, notice: Notice, now: datetime) -> Record:
+def _deadline(known: Incident, notice: Notice) -> datetime | None:
+    """The provider's newest word about when; of several windows in one incident, the first."""
+    if notice.deadline is None:
+        return known.deadline
+    if known.deadline is None:
+        return notice.deadline
+    if known.check == SEVERAL:
+        return min(known.deadline, notice.deadline)
+    older = notice.since is not None and known.told is not None and notice.since < known.told
+    return known.deadline if older else notice.deadline
+
+
+def _claim(record: Record, notice: Notice, now: datetime, *, live: bool) -> Record:
     """A source no longer says it: noted for each of its incidents that this is about."""
     for incident in record.incidents:
         if incident.state is State.CLOSED or incident.claimed is not None:
@@ -348,12 +423,12 @@ def _claim(record: Record, notice: Notice, now: datetime) -> Record:
             continue
         if notice.ref and notice.ref != incident.ref:
             continue
-        if notice.since and incident.told and notice.since < incident.told:
+        if not live and notice.since and incident.told and notice.since < incident.told:
             continue
         claimed = msgspec.structs.replace(
             incident,
             claimed=now,
-            told=_not_ahead(notice.since, now) or incident.told,
+            told=max(filter(None, (incident.told, _not_ahead(notice.since, now))), default=None),
             latched=incident.latched or notice.latched,
         )
         record = record.with_incident(claimed, incident)
@@ -396,15 +471,19 @@ def _dismissed(record: Record, notice: Notice) -> Incident | None:
 
 
 def _keeps_quiet(
-    dismissed: Incident, severity: Severity, boot: str, policy: Policy, now: datetime
+    dismissed: Incident, severity: Severity, view: NodeView, policy: Policy, now: datetime
 ) -> bool:
+    # The node's boot ID, not the event's: a late event of an earlier boot is no new boot.
     ended = dismissed.ended or dismissed.last
     return (
-        dismissed.claimed is None
-        and severity <= dismissed.severity
-        and (not boot or boot == dismissed.boot)
+        severity <= dismissed.severity
+        and (not view.boot_id or view.boot_id == dismissed.boot)
         and now - ended < policy.dismissed.override
     )
+
+
+def _of_this_boot(notice: Notice, view: NodeView) -> bool:
+    return not view.boot_id or notice.identity.boot_id in ("", view.boot_id)
 
 
 def _stale(notice: Notice, known: Incident) -> bool:
@@ -417,8 +496,9 @@ def _not_ahead(since: datetime | None, now: datetime) -> datetime | None:
     return min(since, now) if since else None
 
 
-def tidy(record: Record, now: datetime) -> Record:
+def tidy(record: Record, policy: Policy, now: datetime) -> Record:
     """Without what was closed or released so long ago that no rule asks for it."""
+    kept_releases = max(KEPT_CLOSED, policy.recovery.releases_within)
     return msgspec.structs.replace(
         record,
         incidents=tuple(
@@ -426,5 +506,5 @@ def tidy(record: Record, now: datetime) -> Record:
             for i in record.incidents
             if i.state is not State.CLOSED or now - (i.ended or i.last) < KEPT_CLOSED
         ),
-        releases=tuple(at for at in record.releases if now - at < KEPT_CLOSED),
+        releases=tuple(at for at in record.releases if now - at < kept_releases),
     )

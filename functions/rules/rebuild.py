@@ -47,9 +47,7 @@ def _pool(known: Ledger, census: Census, now: datetime) -> Ledger:
     present = census.machines.get(known.pool, set())
     checks = {}
     for name, check in known.checks.items():
-        for machine in check.accused:
-            if machine not in present:
-                check = breaker.clear(check, machine, now)
+        check = breaker.clear(check, [m for m in check.accused if m not in present], now)
         if check.accused or check.opened:
             checks[name] = check
     return msgspec.structs.replace(

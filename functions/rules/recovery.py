@@ -6,8 +6,10 @@
 | severity watch | its source no longer says it (a latched source: and the machine booted anew) |
 | severity cordon | a source that tests all the time no longer says it; or a new boot ID; then the policy's quiet time, with all GPUs there |
 | severity evict | never by itself: an active test or a human (an uncordon dismisses it) |
+| dismissed by a human | the machine booted anew; or its source has not said it for the quiet time (a latched source: and the policy's override is over) |
 | opened while the circuit breaker was open on its check | its source no longer says it: the check was wrong, not the node |
 
+What the node itself still says, read just now, is not over, whatever else speaks for it.
 Latched sources cannot clear, or clear by a restart of their agent without a test: NPD's permanent
 conditions, the EKS node monitoring agent, device plugins.
 """  # noqa: E501
@@ -32,15 +34,22 @@ def settle(
     policy: Policy,
     now: datetime,
     in_doubt: Callable[[Incident], bool],
+    said: frozenset[str] = frozenset(),
 ) -> tuple[Record, datetime | None]:
-    """``record`` with what is over closed, and when the next incident may be over."""
+    """``record`` with what is over closed, and when the next incident may be over.
+
+    ``said`` are the keys of the incidents that the node itself, as read just now, still speaks of.
+    """
     due: list[datetime] = []
     full = has_all_gpus(record, view, policy)
     for incident in record.incidents:
         if incident.state is State.CLOSED:
             continue
         seen = _note_reboot(incident, view, now)
-        why, when = _over(seen, policy, now, full=full, in_doubt=in_doubt(seen))
+        if seen.open and seen.key in said:
+            why, when = "", None  # whatever else may prove: it is not over
+        else:
+            why, when = _over(seen, policy, now, full=full, in_doubt=in_doubt(seen))
         if why:
             seen = msgspec.structs.replace(seen, state=State.CLOSED, ended=now, why=why)
         elif when:
@@ -71,9 +80,7 @@ def _over(
     """Why it is over (empty: it is not), and when it may be if nothing else happens."""
     claimed, rebooted, quiet = incident.claimed, incident.rebooted, policy.recovery.quiet
     if incident.state is State.DISMISSED:
-        if claimed:
-            return f"{incident.source} no longer says it", None
-        return ("the machine booted anew" if rebooted else ""), None
+        return _dismissal_over(incident, policy, now)
     if incident.kind in PROVIDERS_WORD:
         if claimed:
             return "withdrawn or completed by the provider", None
@@ -90,8 +97,11 @@ def _over(
         return "", None
     if incident.severity is Severity.EVICT:
         return "", None
-    believed = claimed if not incident.latched else None
-    since = min(filter(None, (believed, rebooted)), default=None)
+    since = claimed if not incident.latched else None
+    if rebooted:
+        # Old conditions outlast the boot until their agents have started: quiet counts from when
+        # the last of them was taken back.
+        since = max(claimed, rebooted) if claimed and incident.latched else claimed or rebooted
     if since is None:
         return "", None
     if now - since < quiet:
@@ -100,3 +110,23 @@ def _over(
         return "", None
     how = "a new boot ID" if rebooted else f"{incident.source} no longer says it"
     return f"{how}, quiet for {quiet}, all GPUs there", None
+
+
+def _dismissal_over(
+    incident: Incident, policy: Policy, now: datetime
+) -> tuple[str, datetime | None]:
+    """When the check may speak again. A person judged it: a source that flaps, or clears by a
+    restart of its agent, does not undo that."""
+    if incident.rebooted:
+        return "the machine booted anew", None
+    if incident.claimed is None:
+        return "", None
+    if incident.kind in PROVIDERS_WORD:
+        proven = incident.claimed
+    elif incident.latched:
+        proven = max(
+            incident.claimed, (incident.ended or incident.last) + policy.dismissed.override
+        )
+    else:
+        proven = incident.claimed + policy.recovery.quiet
+    return (f"{incident.source} no longer says it" if now >= proven else ""), proven

@@ -14,6 +14,7 @@ from datetime import datetime, timedelta
 import msgspec
 
 from events.notice import Notice
+from events.sources import kubernetes_node
 from functions.gateways.clock import Clock
 from functions.gateways.kubernetes import errors, types
 from functions.gateways.kubernetes.client import Cluster
@@ -35,7 +36,8 @@ MOST_PENDING = 500
 MARKED = f"{keys.STATE} in ({','.join(cordoning.ACTED)})"
 
 Work = Mapping[str, tuple[types.Node, tuple[Notice, ...]]]
-"""By node name: the node as read, and what was said about it."""
+"""By node name: the node as read, and what events said about it. What the node says of itself is
+taken from it each time that it is read."""
 Edit = Callable[[dict[str, Ledger]], dict[str, Ledger]]
 """A change of the ledgers as read, made again on each try."""
 
@@ -126,8 +128,9 @@ class Crew:
         nodes = []
         for node, notices in work.values():
             view = mark.view(node, policy)
-            machine = pools[view.pool].machines.get(view.machine) if view.pool in pools else None
-            nodes.append(NodeFacts(view, notices, machine))
+            machine = cordoning.remembered(pools, view.machine)
+            live = kubernetes_node.notices_of(node)
+            nodes.append(NodeFacts(view, notices, machine, live))
         facts = Facts(
             nodes=tuple(nodes),
             ledgers=pools,
@@ -219,7 +222,9 @@ class Crew:
                 node = self.cluster.get_node(name)
             except errors.NotFound:
                 continue
-            if node.provider_id == before.provider_id:
+            if node.metadata.uid == before.metadata.uid or (
+                node.provider_id and node.provider_id == before.provider_id
+            ):
                 again[name] = (node, notices)
         return again
 

@@ -247,7 +247,155 @@ def test_five_hundred_entities_in_one_event_cost_one_read_and_harm_nobody(fleet:
     assert len(fleet.cluster.requests("list")) <= 10
 
 
+def _at(node: Any, kind: str, moment: str) -> Any:
+    """The node with that time of transition on the condition, as another clock would write it."""
+    for condition in node["status"]["conditions"]:
+        if condition["type"] == kind:
+            condition["lastTransitionTime"] = moment
+    return node
+
+
+class TestReadLive:
+    """The cluster as read now decides; the event is a hint."""
+
+    RUNTIME = "ContainerRuntimeUnhealthy"
+
+    def runtime(self, fleet: Fleet, status: str, moment: str = "") -> Any:
+        node = fleet.condition("n0", self.RUNTIME, status, "ContainerdUnhealthy")
+        if moment:
+            fleet.cluster.apply(
+                {"apiVersion": "v1", "kind": "Node"} | _at(node, self.RUNTIME, moment)
+            )
+        return fleet.node()
+
+    def test_a_late_event_does_not_cordon_a_node_that_is_well_again(self, fleet: Fleet) -> None:
+        late = fleet.update(self.runtime(fleet, "True"))
+        self.runtime(fleet, "False")
+        outcome = fleet.handle(late)
+        assert fleet.cordoned() == []
+        assert "no longer says" in outcome.decisions[0].reason
+        assert fleet.writes() == []
+
+    def test_but_where_its_source_cannot_clear_the_fault_was_there(self, fleet: Fleet) -> None:
+        late = fleet.sick()
+        fleet.condition("n0", "AcceleratedHardwareReady", "True", "Restarted")
+        fleet.handle(late)
+        assert fleet.cordoned() == ["n0"]
+
+    def test_an_event_that_says_less_than_the_node_does_is_not_the_last_word(
+        self, fleet: Fleet
+    ) -> None:
+        well = fleet.update(fleet.node(), "add")
+        self.runtime(fleet, "True")
+        fleet.handle(well)
+        assert fleet.cordoned() == ["n0"]
+
+    def test_what_is_taken_back_by_a_clock_behind_ours_is_taken_back(self, fleet: Fleet) -> None:
+        self.runtime(fleet, "True")
+        fleet.resync()
+        fleet.pass_time(timedelta(minutes=1))
+        self.runtime(fleet, "False", "2026-03-02T08:59:50Z")
+        fleet.resync()
+        fleet.pass_time(timedelta(minutes=16))
+        fleet.resync()
+        assert fleet.cordoned() == []
+
+    def test_a_late_word_does_not_release_a_node_that_says_it_is_sick(self, fleet: Fleet) -> None:
+        sick = self.runtime(fleet, "True")
+        fleet.handle(fleet.update(sick))
+        well = json.loads(json.dumps(fleet.node()))
+        for condition in well["status"]["conditions"]:
+            if condition["type"] == self.RUNTIME:
+                condition["status"] = "False"
+        for _ in range(20):
+            fleet.pass_time(timedelta(minutes=1))
+            fleet.handle(fleet.update(well))
+            fleet.resync()
+        assert fleet.cordoned() == ["n0"]
+        assert fleet.record().open[0].claimed is None
+
+    def test_a_fault_within_the_second_in_which_it_was_taken_back_is_heard(
+        self, fleet: Fleet
+    ) -> None:
+        for status in ("True", "False", "True"):
+            self.runtime(fleet, status, "2026-03-02T09:00:00Z")
+            fleet.handle(fleet.update(fleet.node()))
+        fleet.pass_time(timedelta(minutes=16))
+        fleet.resync()
+        assert fleet.cordoned() == ["n0"]
+
+    def test_a_reboot_frees_a_node_whose_agents_start_after_the_kubelet(self, fleet: Fleet) -> None:
+        dcgm = ("AcceleratedHardwareReady", "False", "DCGMError")
+        fleet.handle(fleet.update(fleet.condition("n0", *dcgm)))
+        assert fleet.cordoned() == ["n0"]
+        fleet.pass_time(timedelta(minutes=1))
+        node = fleet.node()
+        node["status"]["nodeInfo"]["bootID"] = "another"
+        fleet.cluster.apply({"apiVersion": "v1", "kind": "Node"} | node)
+        fleet.handle(fleet.update(fleet.node()))
+        fleet.pass_time(timedelta(minutes=1))
+        fleet.handle(fleet.update(fleet.condition("n0", dcgm[0], "True", "Started")))
+        fleet.pass_time(timedelta(minutes=14))
+        fleet.resync()
+        assert fleet.cordoned() == ["n0"]
+        fleet.pass_time(timedelta(minutes=1))
+        fleet.resync()
+        assert fleet.cordoned() == []
+
+    def test_not_while_its_agent_still_says_it(self, fleet: Fleet) -> None:
+        fleet.handle(fleet.update(fleet.condition("n0", "KernelReady", "False", "ForkFailed")))
+        node = fleet.node()
+        node["status"]["nodeInfo"]["bootID"] = "another"
+        fleet.cluster.apply({"apiVersion": "v1", "kind": "Node"} | node)
+        for _ in range(4):
+            fleet.pass_time(timedelta(minutes=10))
+            fleet.resync()
+        assert fleet.cordoned() == ["n0"]
+
+
 class TestIdentity:
+    def test_a_cordon_stays_ours_when_the_cloud_fills_the_provider_id_in(
+        self, fleet: Fleet
+    ) -> None:
+        bare = build_node("n9")
+        provider_id = bare["spec"].pop("providerID")
+        fleet.cluster.apply(bare)
+        fleet.handle(fleet.sick("n9"))
+        assert fleet.record("n9").cordoned_by_us
+        node = fleet.node("n9")
+        node["spec"]["providerID"] = provider_id
+        fleet.cluster.apply({"apiVersion": "v1", "kind": "Node"} | node)
+        first = fleet.record("n9").open[0].first
+        fleet.pass_time(timedelta(minutes=1))
+        fleet.resync()
+        assert fleet.record("n9").cordoned_by_us
+        assert fleet.record("n9").machine == provider_id
+        assert fleet.record("n9").open[0].first == first
+
+    def test_a_new_node_without_a_provider_id_is_not_the_machine_of_an_old_event(
+        self, fleet: Fleet
+    ) -> None:
+        event = fleet.sick()
+        fleet.cluster.delete("Node", "", "n0")
+        bare = build_node("n0")
+        del bare["spec"]["providerID"]
+        fleet.cluster.apply(bare)
+        outcome = fleet.handle(event)
+        assert "made anew" in outcome.decisions[0].reason
+        assert fleet.cordoned() == []
+
+    def test_a_machine_that_comes_back_in_another_pool_inherits(self, fleet: Fleet) -> None:
+        fleet.handle(fleet.sick())
+        fleet.cluster.delete("Node", "", "n0")
+        fleet.cluster.apply(build_node("n0", pool="other"))
+        fleet.handle(fleet.update(fleet.node(), "add"))
+        fleet.pass_time(timedelta(minutes=6))
+        fleet.resync()
+        assert fleet.cordoned() == ["n0"]
+        ledgers = _ledgers(fleet)
+        assert not ledgers["gpu"].machines
+        assert len(ledgers["other"].machines) == 1
+
     def test_a_node_back_under_its_name_as_another_machine_is_not_touched(
         self, fleet: Fleet
     ) -> None:

@@ -123,11 +123,14 @@ class TestOwnership:
         dismissed = after(only(run(node(), notice())), unschedulable=False)
         assert only(run(dismissed, notice())).look_again == NOW + timedelta(hours=24)
 
-    def test_a_dismissed_check_is_heard_again_after_its_source_took_it_back(self) -> None:
+    def test_a_dismissed_check_is_heard_again_once_it_was_quiet_for_long_enough(self) -> None:
         marked = after(only(run(node(), notice())))
         dismissed = after(only(run(msgspec.structs.replace(marked, unschedulable=False))))
         well = after(only(run(dismissed, recovery(), at=NOW + minutes(1))))
-        assert only(run(well, notice(), at=NOW + minutes(2))).unschedulable is True
+        rested = run(well, at=NOW + minutes(16))
+        assert actions(rested) == ["close"]
+        heard = run(after(only(rested)), notice(), at=NOW + minutes(17))
+        assert only(heard).unschedulable is True
 
     def test_our_load_balancer_label_goes_on_and_off_with_our_cordon(self) -> None:
         assert only(run(node(), notice())).load_balancer_label is True

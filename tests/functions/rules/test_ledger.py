@@ -71,7 +71,7 @@ class TestRebuild:
         ]
 
     def test_a_machine_that_is_gone_no_longer_stands_accused(self) -> None:
-        check = breaker.accuse(breaker.Check(), "gone", NOW)
+        check = breaker.Check(accused={"gone": breaker.Accusation(NOW)})
         made = rebuild({"gpu": rebuilt(checks={"c": check})}, self.census(node()), NOW)["gpu"]
         assert made.checks["c"].accused["gone"].cleared == NOW
 
