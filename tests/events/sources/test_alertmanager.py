@@ -11,7 +11,7 @@ import pytest
 from events import recording, registry
 from events.cloudevent import CloudEvent
 from events.errors import MalformedEvent
-from events.notice import Kind, Reading, Severity
+from events.notice import Kind, Notice, Reading, Severity
 from events.sources import alertmanager
 
 RECORDED = Path(recording.__file__).parent / "recorded" / "alertmanager"
@@ -120,3 +120,35 @@ def test_1000_alerts_in_one_post_are_1000_notices() -> None:
         for number in range(1000)
     ]
     assert len(_read(payload).notices) == 1000
+
+
+def _of_prometheus(case: str) -> tuple[Notice, ...]:
+    text = (RECORDED / f"prometheus_{case}.json").read_bytes()
+    return recording.understand(recording.load(text)).notices
+
+
+@pytest.mark.parametrize(
+    ("fired", "resolved"),
+    [
+        ("gpurowremapfailure_firing", "gpurowremapfailure_resolved"),
+        ("kubenodenotready_firing", "kubenodenotready_resolved"),
+        ("gpuxid_firing", "gpuxid_resolved_without_series"),
+    ],
+)
+def test_a_real_alert_that_is_resolved_is_the_incident_that_fired(
+    fired: str, resolved: str
+) -> None:
+    for began, ended in zip(_of_prometheus(fired), _of_prometheus(resolved), strict=True):
+        for field in ("source", "check", "ref", "identity", "since"):
+            assert getattr(began, field) == getattr(ended, field), field
+        assert (began.kind, ended.kind) == (Kind.FAULT, Kind.RECOVERY)
+        assert ended.latched  # gone or well: it is told in the same words
+
+
+def test_what_a_real_alertmanager_repeats_is_the_same_message() -> None:
+    assert _of_prometheus("kubenodenotready_firing") == _of_prometheus("kubenodenotready_repeated")
+
+
+def test_a_real_alert_of_the_sticky_gauge_is_watched_whatever_its_rule_asks_for() -> None:
+    (notice,) = _of_prometheus("gpulastxid_firing")
+    assert notice.severity is Severity.WATCH
