@@ -291,8 +291,8 @@ class TestReadLive:
         assert fleet.cordoned() == ["n0"]
 
     def test_what_is_taken_back_by_a_clock_behind_ours_is_taken_back(self, fleet: Fleet) -> None:
-        self.runtime(fleet, "True")
-        fleet.resync()
+        fleet.handle(fleet.update(self.runtime(fleet, "True")))
+        assert fleet.cordoned() == ["n0"]
         fleet.pass_time(timedelta(minutes=1))
         self.runtime(fleet, "False", "2026-03-02T08:59:50Z")
         fleet.resync()
