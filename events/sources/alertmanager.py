@@ -5,7 +5,7 @@ https://prometheus.io/docs/alerting/latest/configuration/#webhook_config
 Which node an alert means is said by its labels, and by none but these, the first that is there:
 ``exported_node`` (what the series itself said, where Prometheus put ``node`` on the exporter's
 pod), ``node``, ``kubernetes_node``, ``Hostname`` and ``hostname`` (dcgm-exporter, before and
-after it changed the spelling), ``nodename`` (node-exporter's ``node_uname_info``); and ``provider_id`` and ``instance_id`` beside them. Never
+after it changed the spelling); and ``provider_id`` and ``instance_id`` beside them. Never
 ``instance``: that is the address from which the number was scraped, often a pod's. An alert
 without any of them is about no node.
 
@@ -36,7 +36,7 @@ TYPE = "dev.groundcrew.alertmanager"
 SOURCE = "alertmanager"
 
 SEVERITY_LABEL = "groundcrew_severity"
-NODE_LABELS = ("exported_node", "node", "kubernetes_node", "Hostname", "hostname", "nodename")
+NODE_LABELS = ("exported_node", "node", "kubernetes_node", "Hostname", "hostname")
 STICKY_GAUGE = "DCGM_FI_DEV_XID_ERRORS"
 
 Labels = dict[str, str]
