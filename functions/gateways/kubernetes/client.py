@@ -6,6 +6,7 @@ what is being done, and only the caller knows that.
 """
 
 import copy
+import re
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Generic, TypeVar
@@ -22,6 +23,7 @@ from functions.gateways.kubernetes.transport import (
 )
 
 T = TypeVar("T")
+_PATH = re.compile(r"(/[A-Za-z0-9]([A-Za-z0-9._:-]*[A-Za-z0-9])?)+")
 PAGE = 500
 """Objects a page: a few MB of a large cluster's nodes, decoded and dropped."""
 
@@ -410,6 +412,7 @@ class Cluster:
         return _decode(response.body, kind, f"{method} {path}")
 
     def _exchange(self, verb: str, resource: str, request: Request, *, changes: bool) -> Response:
+        _check(request)
         self._count(verb, resource)
         response = self._transport.send(request)
         if not 200 <= response.status < 300:
@@ -460,6 +463,14 @@ def _decode(body: bytes, kind: type[T], request: str) -> T:
         raise errors.Unreachable(
             f"{request}: the answer is not what the API says: {problem}"
         ) from problem
+
+
+def _check(request: Request) -> None:
+    """Names in paths may come from events (a label of an alert): one that no object can have
+    must not reach another path (``..``) or query. It is answered as the server would."""
+    if not _PATH.fullmatch(request.path):
+        status = errors.Status(404, "NotFound", "no object can have such a name")
+        raise errors.NotFound(f"{request.method} {request.path!r}", status)
 
 
 def _retry_after(response: Response) -> float | None:

@@ -1,0 +1,116 @@
+"""The typed client: what it refuses to send, and what it makes of answers."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+import pytest
+
+from functions.gateways.kubernetes import errors
+from functions.gateways.kubernetes.client import Cluster
+from functions.gateways.kubernetes.transport import Request, Response
+
+
+class Scripted:
+    """Answers each request with the next of ``answers``, the last one for ever."""
+
+    def __init__(self, *answers: Response) -> None:
+        self.answers = list(answers)
+        self.sent: list[Request] = []
+
+    def send(self, request: Request) -> Response:
+        self.sent.append(request)
+        return self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
+
+    def stream(self, request: Request) -> tuple[Response, Iterator[bytes]]:
+        return self.send(request), iter(())
+
+
+def answer(body: Any, status: int = 200) -> Response:
+    return Response(status=status, body=msgspec.json.encode(body))
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "../namespaces/kube-system",
+        "..",
+        "a/../b",
+        "n1?watch=true",
+        "n1#x",
+        "n 1",
+        "",
+        "n1/",
+        "%2e%2e",
+    ],
+)
+def test_a_name_that_no_object_can_have_is_never_sent(name: str) -> None:
+    transport = Scripted(answer({}))
+    with pytest.raises(errors.NotFound):
+        Cluster(transport).get_node(name)
+    with pytest.raises(errors.NotFound):
+        Cluster(transport).patch_node(name, [])
+    assert not transport.sent
+
+
+@pytest.mark.parametrize("name", ["n1", "ip-10-0-0-1.ec2.internal", "gke-a-b-0123abcd-wxyz"])
+def test_the_names_of_real_nodes_are(name: str) -> None:
+    transport = Scripted(answer({"metadata": {"name": name}}))
+    assert Cluster(transport).get_node(name).name == name
+
+
+@pytest.mark.parametrize(
+    ("status", "kind"),
+    [
+        (401, errors.Unauthorized),
+        (403, errors.Forbidden),
+        (404, errors.NotFound),
+        (409, errors.Conflict),
+        (410, errors.Gone),
+        (422, errors.TestFailed),
+        (429, errors.TooManyRequests),
+        (500, errors.ServerError),
+        (504, errors.ServerError),
+        (418, errors.ApiError),
+    ],
+)
+def test_a_refusal_is_an_error_of_its_kind_that_names_the_request(
+    status: int, kind: type[errors.ApiError]
+) -> None:
+    transport = Scripted(answer({"code": status, "message": "because"}, status))
+    with pytest.raises(kind, match=f"GET /api/v1/nodes/n1: {status} .*because") as caught:
+        Cluster(transport).get_node("n1")
+    assert type(caught.value) is kind
+
+
+def test_a_proxys_page_with_status_200_counts_as_no_answer() -> None:
+    transport = Scripted(Response(status=200, body=b"<html>maintenance</html>"))
+    with pytest.raises(errors.Unreachable):
+        Cluster(transport).get_node("n1")
+
+
+def test_a_list_is_read_to_its_last_page() -> None:
+    first = {"items": [{"metadata": {"name": "a"}}], "metadata": {"continue": "t"}}
+    last = {"items": [{"metadata": {"name": "b"}}], "metadata": {}}
+    transport = Scripted(answer(first), answer(last))
+    assert [n.name for n in Cluster(transport).list_nodes()] == ["a", "b"]
+    assert [r.query.get("continue") for r in transport.sent] == [None, "t"]
+
+
+def test_null_equals_absent() -> None:
+    node = {
+        "metadata": {"name": "n1", "labels": None, "annotations": None},
+        "spec": {"providerID": None, "taints": None, "unschedulable": None},
+        "status": {"conditions": None, "nodeInfo": None},
+    }
+    read = Cluster(Scripted(answer(node))).get_node("n1")
+    assert (read.provider_id, read.boot_id, read.unschedulable) == ("", "", False)
+
+
+def test_requests_are_counted_by_verb_and_resource() -> None:
+    cluster = Cluster(Scripted(answer({"metadata": {"name": "n1"}})))
+    cluster.get_node("n1")
+    cluster.get_node("n1")
+    cluster.patch_node("n1", [])
+    assert cluster.requests == {"get nodes": 2, "patch nodes": 1}
+    assert cluster.wrote == 1
