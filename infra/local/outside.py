@@ -5,7 +5,7 @@ of it.
 """
 
 import hashlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -17,14 +17,13 @@ from functions.rules import keys, pause
 from functions.rules import policy as policies
 from functions.steps import active
 from infra.local.cluster import builders
+from infra.local.cluster.controllers.kubelet import PREFIX
 from infra.local.cluster.objects import timestamp
 from infra.local.scenario import Budget, Condition, Pool, Reboot, Scenario, Workload
 from infra.local.scenario_file import pick
 from infra.local.world import Api
 
 NAMESPACE = "groundcrew-system"
-STOP_SECONDS = ("embedded.groundcrew.dev/stop-seconds", "pod-delete.stage.kwok.x-k8s.io/delay")
-"""Pod annotations that say how long it takes to end: to the embedded kubelet, and to kwok."""
 _PATHS = {
     "Deployment": "/apis/apps/v1/namespaces/{}/deployments",
     "StatefulSet": "/apis/apps/v1/namespaces/{}/statefulsets",
@@ -42,9 +41,26 @@ _AGENT = (
 """What the EKS node monitoring agent says of a node that is well."""
 
 
+Habits = Callable[[Workload], dict[str, str]]
+"""The annotations by which a world's kubelets know how long the pods of a workload take to end."""
+
+
+def embedded_habits(workload: Workload) -> dict[str, str]:
+    if workload.stop_seconds is None:
+        return {}
+    return {f"{PREFIX}stop-seconds": f"{workload.stop_seconds}"}
+
+
 class Outside:
-    def __init__(self, api: Api, clock: Clock, scenario: Scenario) -> None:
+    def __init__(
+        self,
+        api: Api,
+        clock: Clock,
+        scenario: Scenario,
+        habits: Habits = embedded_habits,
+    ) -> None:
         self.api = api
+        self._habits = habits
         self._clock = clock
         self._scenario = scenario
         self._generation: dict[str, int] = {}
@@ -222,10 +238,6 @@ class Outside:
         kind = "Deployment" if workload.kind == "Balloon" else workload.kind
         if workload.kind == "Balloon":
             labels[keys.BALLOON] = workload.pool or "any"
-        notes = {}
-        if workload.stop_seconds is not None:
-            embedded, kwok = STOP_SECONDS
-            notes = {embedded: f"{workload.stop_seconds}", kwok: f"{workload.stop_seconds}s"}
         selector = {"eks.amazonaws.com/nodegroup": workload.pool} if workload.pool else None
         made = builders.workload(
             "Deployment" if kind == "Pod" else kind,
@@ -233,7 +245,7 @@ class Outside:
             namespace=workload.namespace,
             replicas=workload.replicas,
             labels=labels,
-            annotations=notes,
+            annotations=self._habits(workload),
             gpus=workload.gpus,
             grace_seconds=workload.grace_seconds,
             node_selector=selector,
