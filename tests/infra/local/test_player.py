@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from functions.edge.context import Context, Outcome
-from infra.local import player, scenario_file
+from infra.local import player, scenario_file, stage
 from infra.local.clock import Ticks
 from infra.local.player import Played
 from infra.local.scenario import Scenario
@@ -133,7 +133,7 @@ def test_a_function_that_fails_fails_the_play(monkeypatch: pytest.MonkeyPatch) -
     def handle(event: Any, context: Context) -> Outcome:
         raise ZeroDivisionError
 
-    monkeypatch.setattr(player, "handlers", lambda: {"cordon": handle})
+    monkeypatch.setattr(stage, "handlers", lambda: {"cordon": handle})
     played = play(scenario("  - at: Mon 08:02\n    says: nothing\n", until="08:05"))
     assert played.counts.failures > 0
     assert any("calls failed" in failure for failure in failures_of(played))
