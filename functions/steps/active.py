@@ -5,6 +5,7 @@ A policy acts only as its validated copy, the ConfigMap ``groundcrew-policy-acti
 broken, stops every act but recoveries until it is put right.
 """
 
+import functools
 import hashlib
 import re
 from collections.abc import Mapping
@@ -89,9 +90,15 @@ def _policy(found: ConfigMap, fallback: Policy) -> tuple[Policy, str]:
             "apply the policy anew with `groundcrew policy apply FILE`"
         )
     try:
-        return policy.parse(text), ""
+        return _parsed(text), ""
     except policy.PolicyError as problem:
         return fallback, f"ConfigMap {POLICY_NAME} is no valid policy: {problem}"
+
+
+@functools.lru_cache(maxsize=4)
+def _parsed(text: str) -> Policy:
+    """Reading one takes longer than all else that most calls do, and it changes once a month."""
+    return policy.parse(text)
 
 
 def _pauses(found: ConfigMap) -> tuple[dict[str, pause.Pause], str]:
