@@ -68,11 +68,18 @@ class World(Protocol):
 class EmbeddedWorld:
     """The embedded cluster, in process; ``transport`` may be another way to the same one."""
 
-    def __init__(self, clock: SimulatedClock, transport: Transport | None = None) -> None:
+    def __init__(
+        self,
+        clock: SimulatedClock,
+        transport: Transport | None = None,
+        *,
+        seen: int = 50_000,
+    ) -> None:
+        """``seen``: how many requests the cluster remembers."""
         from infra.local.cluster import EmbeddedCluster, EmbeddedTransport
 
         self.clock = clock
-        self.cluster = EmbeddedCluster(clock)
+        self.cluster = EmbeddedCluster(clock, seen=seen)
         self._inside = EmbeddedTransport(self.cluster, on_wait=clock.waited)
         self.transport: Transport = transport or self._inside
         self._read_up_to = 0
@@ -94,6 +101,12 @@ class EmbeddedWorld:
         self._read_up_to = self.version
         found = [change for kind, path in TOLD.items() for change in self._watch(kind, path)]
         return [change for _, change in sorted(found, key=lambda pair: pair[0])]
+
+    def forget(self) -> None:
+        """Let go of what has changed and was read: a play of months must not grow with them."""
+        if self.version == self._read_up_to:
+            self._versions = dict.fromkeys(TOLD, self._read_up_to)
+            self.cluster.compact()
 
     def close(self) -> None: ...
 

@@ -52,11 +52,17 @@ class EmbeddedCluster:
     """
 
     def __init__(
-        self, clock: Clock, *, delays: Delays | None = None, history: int = 10_000, seed: int = 1
+        self,
+        clock: Clock,
+        *,
+        delays: Delays | None = None,
+        history: int = 10_000,
+        seen: int = 50_000,
+        seed: int = 1,
     ) -> None:
         self.clock = clock
         self.faults = Faults()
-        self.seen: deque[Seen] = deque(maxlen=50_000)
+        self.seen: deque[Seen] = deque(maxlen=seen)
         self._world = World(clock, delays=delays, history=history, seed=seed)
         self._kubelets = Kubelets(self._world)
         self._node_lifecycle = NodeLifecycle(self._world)
