@@ -4,6 +4,7 @@ import argparse
 import logging
 import sys
 import time
+from collections.abc import Callable
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,6 +13,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from infra.local.player import Played
+    from infra.local.report.writing import Report
     from infra.local.scenario import Scenario
 
 DEFAULT = "a-bad-week"
@@ -28,6 +30,7 @@ examples:
   groundcrew replay                                 a week in which much goes wrong
   groundcrew replay --list                          what there is
   groundcrew replay a-bad-week --policy mine.yaml   what would your policy have done?
+  groundcrew replay --report week.html              and a page to look at it closely
   groundcrew replay --speed 3600                    an hour a second, to watch it
   groundcrew replay --json | jq 'select(.action == "cordon")'
 
@@ -49,6 +52,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--policy", metavar="FILE", help="play with this policy instead of the scenario's own"
+    )
+    parser.add_argument(
+        "--report",
+        metavar="FILE.html",
+        help="write a page that shows what happened to every node, and the decision behind it",
     )
 
 
@@ -76,9 +84,12 @@ def run(args: argparse.Namespace) -> int:
             return _list([scenario_file.find(name) for name in scenario_file.known()])
         policy = _policy(args.policy)
         scenarios = [scenario_file.find(name) for name in args.scenarios or [DEFAULT]]
+        report = _report(args.report)
         played: list[Played] = []
         for scenario in scenarios:
-            played.append(_play(scenario, args, policy, first=not played))
+            played.append(_play(scenario, args, policy, report, first=not played))
+        if report is not None:
+            _say_written(report, args)
     except PolicyError as problem:
         return _wrong(f"{args.policy}: {problem}")
     except (ScenarioError, Untellable, Refused) as problem:
@@ -103,33 +114,73 @@ def _policy(file: str | None) -> str | None:
     return text
 
 
-def _play(
-    scenario: "Scenario", args: argparse.Namespace, policy: str | None, *, first: bool
-) -> "Played":
-    from infra.local.clock import SimulatedClock
-    from infra.local.player import WARM_UP, play
-    from infra.local.world import EmbeddedWorld
+def _report(file: str | None) -> "Report | None":
+    if file is None:
+        return None
+    from infra.local.report.writing import Report
 
-    world = EmbeddedWorld(SimulatedClock(scenario.start - WARM_UP))
+    return Report(file)
+
+
+def _say_written(report: "Report", args: argparse.Namespace) -> None:
+    size = report.write()
+    # Between JSON lines it would be no JSON.
+    to = sys.stderr if args.json else sys.stdout
+    print(f"report: {report.file} ({size / 1000:,.0f} kB)", file=to)
+
+
+def _play(
+    scenario: "Scenario",
+    args: argparse.Namespace,
+    policy: str | None,
+    report: "Report | None",
+    *,
+    first: bool,
+) -> "Played":
+    from infra.local import player
+    from infra.local.clock import SimulatedClock
+    from infra.local.timeline import Entry
+    from infra.local.world import EmbeddedWorld, World
+
+    world: World = EmbeddedWorld(SimulatedClock(scenario.start - player.WARM_UP))
+    recorder = report.recorder(scenario, policy) if report else None
+
+    def play(tell: Callable[[Entry], None], pace: Callable[[datetime], None]) -> "Played":
+        if report is None or recorder is None:
+            return player.play(scenario, world, policy=policy, on_entry=tell, on_time=pace)
+
+        def told(entry: Entry) -> None:
+            recorder.entry(entry)
+            tell(entry)
+
+        played = player.play(
+            scenario,
+            recorder.world(world),
+            policy=policy,
+            on_entry=told,
+            on_time=pace,
+            through=recorder.through,
+        )
+        report.add(recorder, played)
+        return played
+
     if args.json:
-        return _play_as_json(scenario, world, args, policy)
+        return _play_as_json(scenario, args, play)
     from infra.local.show import Show, print_summary
 
     console = _console()
     with Show(console, scenario, first=first) as show:
-        pace = _Pace(scenario.start, args.speed, show.time)
-        played = play(scenario, world, policy=policy, on_entry=show.entry, on_time=pace)
+        played = play(show.entry, _Pace(scenario.start, args.speed, show.time))
     print_summary(console, played)
     console.print()
     return played
 
 
 def _play_as_json(
-    scenario: "Scenario", world: Any, args: argparse.Namespace, policy: str | None
+    scenario: "Scenario", args: argparse.Namespace, play: Callable[..., "Played"]
 ) -> "Played":
     import msgspec
 
-    from infra.local.player import play
     from infra.local.summary import as_json
     from infra.local.timeline import Did, Entry
 
@@ -138,8 +189,7 @@ def _play_as_json(
             line = {"at": entry.at, **msgspec.to_builtins(entry.decision)}
             print(msgspec.json.encode(line).decode(), flush=args.speed is not None)
 
-    pace = _Pace(scenario.start, args.speed, lambda now: None)
-    played = play(scenario, world, policy=policy, on_entry=told, on_time=pace)
+    played = play(told, _Pace(scenario.start, args.speed, lambda now: None))
     print(msgspec.json.encode(as_json(played)).decode())
     return played
 

@@ -1,0 +1,285 @@
+"""The page in a browser: what a reader sees, clicks and types. Skipped where there is none."""
+
+import itertools
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from infra.local.report import model, page, palette
+from tests.infra.local.report.test_page import EVIL, evil
+from tests.support import chromium, large_run
+from tests.support.chromium import Chromium
+
+PROGRAM = chromium.find()
+if PROGRAM is None:
+    pytest.skip("no chromium here (apt-get install chromium)", allow_module_level=True)
+
+WIDE = (1440, 900)
+NAMED = "document.activeElement.getAttribute('aria-label')"
+DETAILS = "document.getElementById('details').innerText"
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Chromium]:
+    assert PROGRAM is not None
+    browser = Chromium(PROGRAM)
+    yield browser
+    browser.close()
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("report")
+
+
+@pytest.fixture(scope="module")
+def week(folder: Path, html: str) -> Path:
+    file = folder / "one-of-each.html"
+    file.write_text(html)
+    return file
+
+
+@pytest.fixture(autouse=True)
+def _fresh(browser: Chromium) -> None:
+    browser.size(*WIDE)
+    browser.media(prefers_color_scheme="light")
+
+
+def place(run: model.Run, node: str, kind: str) -> int:
+    return next(
+        at for at, mark in enumerate(run.marks) if mark.k == kind and run.nodes[mark.n].name == node
+    )
+
+
+def item(run: model.Run, node: str) -> str:
+    at = next(at for at, one in enumerate(run.nodes) if one.name == node)
+    return f"#lanes [data-row='node:{at}']"
+
+
+def test_the_page_opens_without_a_complaint_and_asks_for_nothing(
+    browser: Chromium, week: Path
+) -> None:
+    browser.open(week)
+    assert browser.log == []
+    assert [url for url in browser.requests if not url.startswith("file:")] == []
+    assert len([url for url in browser.requests if url.startswith("file:")]) == 1
+
+
+def test_its_own_policy_stops_any_request(browser: Chromium, week: Path) -> None:
+    browser.open(week)
+    stopped = browser.js("fetch('https://example.invalid/').then(() => 'went', () => 'stopped')")
+    assert stopped == "stopped"
+    assert any("Content Security Policy" in line for line in browser.log)
+
+
+def test_a_click_on_a_mark_tells_the_decision_behind_it(
+    browser: Chromium, week: Path, run: model.Run
+) -> None:
+    browser.open(week)
+    browser.click(f"{item(run, 'h100-19')}:not([data-item='n'])")
+    told = browser.js(DETAILS)
+    for words in (
+        "h100-19",
+        "drain: wait",
+        "kubernetes.node/AcceleratedHardwareReady",
+        "Uncorrectable ECC error",
+        "PodDisruptionBudget default/vectors can never allow it",
+        "Looks again",
+        "dev.groundcrew.nodes.cordoned",
+        "patch nodes",
+    ):
+        assert words in told, words
+    call = run.calls[run.marks[place(run, "h100-19", "cordon")].call or 0]
+    assert call.id in told
+    assert browser.js("document.getElementById('details').getAttribute('aria-live')") == "polite"
+    browser.press("Escape")
+    assert browser.js(DETAILS) == ""
+
+
+def test_the_keyboard_reaches_every_mark_and_comes_back(
+    browser: Chromium, week: Path, run: model.Run
+) -> None:
+    browser.open(week)
+    browser.js("document.getElementById('overview').focus()")
+    browser.press("Tab")
+    assert browser.js("document.querySelectorAll('#lanes [tabindex=\"0\"]').length") == 1
+    assert "A GPU of h100-03 falls off the bus" in browser.js(NAMED)
+    browser.press("Enter")
+    assert "A GPU of h100-03 falls off the bus" in browser.js(DETAILS)
+    browser.press("Escape")
+    assert "A GPU of h100-03" in browser.js(NAMED)
+    seen = []
+    for _ in range(60):
+        browser.press("ArrowDown")
+        seen.append(browser.js(NAMED))
+        if seen[-1].startswith("h100-03"):
+            break
+    assert seen[-1].startswith("h100-03, Mon 08:10"), seen
+    browser.press("Enter")
+    assert "cordon: cordon" in browser.js(DETAILS)
+    browser.press("Escape", "Home")
+    assert browser.js(NAMED).startswith("Node h100-03")
+    browser.press("Enter")
+    assert "Incidents" in browser.js(DETAILS)
+    browser.press("Escape", "End")
+    assert browser.js(NAMED).startswith("h100-03, Mon 20:")
+
+
+def test_quiet_nodes_are_folded_and_can_be_unfolded(browser: Chromium, week: Path) -> None:
+    browser.open(week)
+    assert browser.js("rows.some(row => row.node && row.node.name === 'h100-12')") is False
+    browser.click("#lanes [data-row='fold:h100']")
+    assert browser.js("rows.some(row => row.node && row.node.name === 'h100-12')") is True
+
+
+def test_filters_leave_what_fits_in_the_chart_and_in_the_table(
+    browser: Chromium, week: Path, run: model.Run
+) -> None:
+    browser.open(week)
+    browser.js("document.getElementById('find').focus()")
+    browser.send("Input.insertText", text="spot-03")
+    browser.settle()
+    assert browser.js("rows.filter(row => row.node).map(row => row.node.name)") == ["spot-03"]
+    about = sum(bool(m.f) for m in run.marks if run.nodes[m.n].name == "spot-03")
+    assert browser.js("document.querySelectorAll('tr[data-mark]:not([hidden])').length") == about
+    assert "1 of 30 nodes fit" in browser.js("document.getElementById('count').textContent")
+    browser.js("document.getElementById('find').select()")
+    browser.send("Input.insertText", text="no such thing")
+    browser.settle()
+    assert "Nothing fits" in browser.js("document.getElementById('count').textContent")
+
+
+def test_the_address_opens_what_was_looked_at(
+    browser: Chromium, week: Path, run: model.Run
+) -> None:
+    browser.open(week)
+    browser.click(f"{item(run, 'h100-10')}:not([data-item='n'])")
+    browser.press("+")
+    fragment, told = browser.js("location.hash.slice(1)"), browser.js(DETAILS)
+    assert "time=" in fragment
+    browser.open(week, fragment)
+    assert browser.js(DETAILS) == told
+    assert browser.js("location.hash.slice(1)") == fragment
+
+
+def test_zoom_and_pan_keep_inside_the_time(browser: Chromium, week: Path, run: model.Run) -> None:
+    browser.open(week)
+    for _ in range(40):
+        browser.js("zoom(.5)")
+    span = browser.js("state.view[1] - state.view[0]")
+    assert 0 < span <= 20_001
+    browser.js("pan(-1e9)")
+    assert browser.js("state.view[0]") == 0
+    browser.js("pan(1e9)")
+    assert browser.js("state.view[1]") == pytest.approx(run.length)
+    browser.press("0")
+    assert browser.js("state.view") == [0, run.length]
+    assert browser.log == []
+
+
+@pytest.mark.parametrize("width", [1440, 900, 400])
+def test_nothing_is_wider_than_the_window(browser: Chromium, week: Path, width: int) -> None:
+    browser.size(width, 800)
+    browser.open(week)
+    assert browser.js("document.documentElement.scrollWidth") <= width
+
+
+def test_the_theme_follows_the_system_until_it_is_chosen(browser: Chromium, week: Path) -> None:
+    colour = "getComputedStyle(document.documentElement).getPropertyValue('--bg')"
+    for system, colours in (("light", palette.LIGHT), ("dark", palette.DARK)):
+        browser.media(prefers_color_scheme=system)
+        browser.open(week)
+        assert browser.js(colour) == colours["bg"]
+    browser.click("#theme")
+    assert browser.js(colour) == palette.LIGHT["bg"]
+    browser.click("#theme")
+    assert browser.js(colour) == palette.DARK["bg"]
+
+
+def test_words_from_outside_stay_words(browser: Chromium, folder: Path, run: model.Run) -> None:
+    file = folder / "evil.html"
+    file.write_text(page.render([evil(run)]))
+    browser.open(file)
+    assert browser.log == []
+    browser.js("choose('node:0', 'm0')")
+    browser.settle()
+    assert EVIL in browser.js(DETAILS).replace("\n", "")
+    assert browser.js("document.querySelectorAll('img').length") == 0
+    assert browser.js("document.querySelectorAll('script').length") == 2
+    assert browser.log == []
+
+
+def test_every_control_has_a_name_and_every_id_is_its_own(browser: Chromium, week: Path) -> None:
+    browser.open(week)
+    nameless = browser.js(
+        "[...document.querySelectorAll('button,select,input,[role=button],[role=slider]')]"
+        ".filter(e => !e.getAttribute('aria-label') && !e.textContent.trim() && !e.labels?.length)"
+        ".map(e => e.outerHTML)"
+    )
+    assert nameless == []
+    assert (
+        browser.js(
+            "(() => { const ids = [...document.querySelectorAll('[id]')].map(e => e.id);"
+            "return ids.filter((id, at) => ids.indexOf(id) !== at); })()"
+        )
+        == []
+    )
+    levels = browser.js(
+        "[...document.querySelectorAll('h1,h2,h3,h4')].map(e => Number(e.tagName[1]))"
+    )
+    assert levels.count(1) == 1
+    assert all(b - a <= 1 for a, b in itertools.pairwise(levels)), levels
+
+
+def test_the_report_can_be_printed(browser: Chromium, week: Path) -> None:
+    browser.media(prefers_color_scheme="dark")
+    browser.open(week)
+    pdf = browser.pdf()
+    assert pdf.startswith(b"%PDF")
+    assert 2 <= len(re.findall(rb"/Type\s*/Page\b", pdf)) <= 12
+    assert browser.js("state.print") is False
+    browser.media("print")
+    browser.settle()
+    assert browser.js("getComputedStyle(document.querySelector('.toolbar')).display") == "none"
+    assert browser.js("getComputedStyle(document.body).getPropertyValue('--bg')") == "#ffffff"
+    assert browser.js("rows.filter(row => row.node).every(row => !state.run.quiet[row.node.place])")
+
+
+def test_several_scenarios_are_chosen_from(browser: Chromium, folder: Path, run: model.Run) -> None:
+    file = folder / "two.html"
+    file.write_text(page.render([run, msgspec.structs.replace(run, name="another")]))
+    browser.open(file)
+    shown = "[...document.querySelectorAll('.run:not([hidden])')].map(e => e.id)"
+    assert browser.js(shown) == ["run-0"]
+    browser.js(
+        "(() => { const p = document.getElementById('picker'); p.value = '1';"
+        "p.dispatchEvent(new Event('change')); })()"
+    )
+    browser.settle()
+    assert browser.js(shown) == ["run-1"]
+    assert browser.js("location.hash") == "#run=another"
+    assert browser.log == []
+
+
+def test_three_thousand_nodes_are_drawn_as_far_as_they_are_seen(
+    browser: Chromium, folder: Path
+) -> None:
+    file = folder / "large.html"
+    file.write_text(page.render([large_run.run()]))
+    browser.open(file)
+    assert browser.log == []
+    browser.js("state.run.pools.forEach(pool => state.unfolded.add(pool.name)); renderNow()")
+    assert browser.js("rows.filter(row => row.kind === 'lane').length") == 3_000
+    assert browser.js("document.querySelectorAll('#lanes *').length") < 4_000
+    browser.js("scrollTo(0, 40000)")
+    browser.settle()
+    assert browser.js("document.querySelectorAll('#lanes [data-item=n]').length") > 10
+    browser.js("document.querySelector('#lanes [data-item=n]').focus()")
+    before = browser.js(NAMED)
+    browser.press("PageDown")
+    after = browser.js(NAMED)
+    assert after.startswith("Node ")
+    assert after != before
