@@ -9,6 +9,7 @@ import csv
 import fnmatch
 import functools
 import importlib.resources
+import re
 
 import msgspec
 
@@ -18,6 +19,10 @@ NEW_BOOT = "new boot ID"
 """Stands in the column ``clears`` where the message is the boot ID in which it was seen."""
 ABSENT = "absent"
 """Stands in the column ``good`` where the agent takes the condition away when all is well."""
+
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9./_-]{0,316}")
+"""What may be the type of a condition that we do not know by name (as names of labels are)."""
 
 
 class Rule(msgspec.Struct, frozen=True, kw_only=True):
@@ -55,6 +60,8 @@ class Table:
     def _of_type(self, condition: str) -> Rule | None:
         if rule := self._exact.get(condition):
             return rule
+        if not _NAME.fullmatch(condition):
+            return None
         return next((r for r in self._globs if fnmatch.fnmatchcase(condition, r.type)), None)
 
     def of_reason(self, condition: str, reason: str) -> Rule | None:

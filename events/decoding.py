@@ -54,6 +54,18 @@ def check_json(data: bytes, *, field: str) -> None:
         raise MalformedEvent(field, "nested too deeply") from problem
 
 
+def name(text: str, *, field: str, most: int = 256) -> str:
+    """``text`` as a name that is written on nodes and in logs: not empty, without control
+    characters, and no longer than ``most``. Raises `MalformedEvent`."""
+    if not text.strip():
+        raise MalformedEvent(field, "empty")
+    if len(text) > most or not text.isprintable():
+        raise MalformedEvent(
+            field, f"{text[:40]!r} is longer than {most} characters or not all of it is printable"
+        )
+    return text
+
+
 def time(text: str, *, field: str) -> datetime:
     """An RFC 3339 time with its offset, in UTC. Raises `MalformedEvent`."""
     try:

@@ -13,9 +13,9 @@ ID is a list of them with commas between.
 """
 
 import hashlib
-import re
 from collections.abc import Mapping
 
+from events import names
 from events.cloudevent import CloudEvent
 from events.errors import MalformedEvent
 from events.notice import Identity
@@ -28,11 +28,7 @@ _NAMES = {
     "groundcrew-instance-id": "instanceid",
     "groundcrew-provider-id": "providerid",
 }
-_FORMS = {
-    "node": re.compile(r"[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?"),
-    "instanceid": re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,126}[A-Za-z0-9])?"),
-    "providerid": re.compile(r"[a-z]+://[A-Za-z0-9._/-]{1,500}"),
-}
+_FORMS = {"node": names.NODE, "instanceid": names.INSTANCE, "providerid": names.PROVIDER}
 
 
 def event_of(name: str, headers: Mapping[str, str], body: bytes) -> CloudEvent:

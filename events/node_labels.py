@@ -77,7 +77,7 @@ def _notice(
         cause=row.cause,
         source=source,
         check=row.key,
-        reason=value if row.time != "epoch" else "",
+        reason=evidence(value) if row.time != "epoch" else "",
         identity=identity,
         since=_stamp(value) if row.time == "stamp" else None,
         deadline=deadline,
@@ -92,7 +92,7 @@ def _over(key: str, value: str, said: str, source: str, identity: Identity) -> N
         cause=Cause.UNKNOWN,
         source=source,
         check=key,
-        reason=value,
+        reason=evidence(value),
         identity=identity,
         evidence=evidence(said),
     )

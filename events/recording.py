@@ -56,6 +56,15 @@ def load(text: bytes, *, source: str = "") -> Recording:
     """
     if source:
         registry.check_raw(source)
+    try:
+        # Of a history of millions nearly all are as they should be.
+        return _request(_FILE.decode(text))
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return _request_or_body(text, source)
+
+
+def _request_or_body(text: bytes, source: str) -> Recording:
+    """As `load`, for what is no recorded request, or one with a mistake that is to be named."""
     decoded: dict[str, msgspec.Raw] = {}
     if text.lstrip()[:1] == b"{":
         decoding.check_json(text, field="file")
@@ -68,7 +77,10 @@ def load(text: bytes, *, source: str = "") -> Recording:
                 f"--source {'|'.join(sorted(registry.RAW))}",
             )
         return Recording(path=f"/from/{source}", body=text)
-    file = decoding.decode(_FILE, text, field="file")
+    return _request(decoding.decode(_FILE, text, field="file"))
+
+
+def _request(file: "_File") -> Recording:
     return Recording(
         method=file.method,
         path=file.path,

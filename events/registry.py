@@ -6,6 +6,7 @@ whose bodies come to ``POST /from/<raw>`` also has ``from_raw(headers, body) -> 
 which gives them the type ``dev.groundcrew.from.<raw>``: the Triggers hear all that begin so.
 """
 
+import functools
 import importlib
 from collections.abc import Mapping
 from typing import NamedTuple
@@ -100,9 +101,7 @@ def source_of(event: CloudEvent) -> Source:
     Raises `UnknownSource`.
     """
     kind = None
-    for source in SOURCES:
-        if not any(_matches(pattern, event.type) for pattern in source.types):
-            continue
+    for source in _readers(event.type):
         if not source.kind:
             return source
         if kind is None:
@@ -144,6 +143,12 @@ def check_raw(name: str) -> None:
     """Raises `UnknownSource` unless ``POST /from/<name>`` is served."""
     if name not in RAW:
         raise UnknownSource(f"source: no {name!r}; known are {', '.join(sorted(RAW))}")
+
+
+@functools.lru_cache(maxsize=256)
+def _readers(kind: str) -> tuple[Source, ...]:
+    """Who reads events of that type, if they are about the right kind of object."""
+    return tuple(s for s in SOURCES if any(_matches(pattern, kind) for pattern in s.types))
 
 
 def _matches(pattern: str, kind: str) -> bool:

@@ -27,7 +27,7 @@ from typing import Literal
 
 import msgspec
 
-from events import decoding, xid
+from events import decoding, names, xid
 from events.cloudevent import CloudEvent
 from events.errors import MalformedEvent
 from events.notice import Cause, Identity, Kind, Notice, Reading, Severity, evidence
@@ -73,14 +73,13 @@ def read(event: CloudEvent) -> Reading:
         where = f"alerts[{index}]"
         alert = decoding.decode(_ALERT, bytes(raw), field=where, within=f"{where}.")
         name = alert.labels.get("alertname", "")
+        if name:
+            decoding.name(name, field=f"{where}.labels.alertname")
         identity = _identity(alert.labels)
         if not name:
             skipped.append(f"{where}: no label alertname to know it by")
-        elif identity is None:
-            skipped.append(
-                f"{where} {name}: no label names a node; looked for "
-                f"{', '.join((*NODE_LABELS, 'provider_id', 'instance_id'))}"
-            )
+        elif isinstance(identity, str):
+            skipped.append(f"{where} {name}: {identity}")
         else:
             notices.append(_notice(alert, name, identity, event.time, where))
     if payload.truncated_alerts:
@@ -106,8 +105,7 @@ def from_raw(headers: Mapping[str, str], body: bytes) -> list[CloudEvent]:
 def _notice(
     alert: Alert, name: str, identity: Identity, told: datetime | None, where: str
 ) -> Notice:
-    if not alert.fingerprint:
-        raise MalformedEvent(f"{where}.fingerprint", "empty")
+    decoding.name(alert.fingerprint, field=f"{where}.fingerprint", most=64)
     since = decoding.time(alert.starts_at, field=f"{where}.startsAt")
     if told is not None and since > told:
         # A clock that is ahead: what has been said has begun.
@@ -126,8 +124,8 @@ def _notice(
         identity=identity,
         since=since,
         latched=resolved,
-        gpu=_gpu(alert.labels),
-        job=_job(alert.labels),
+        gpu=evidence(_gpu(alert.labels)),
+        job=evidence(_job(alert.labels)),
         evidence=evidence(f"{name} {alert.status}: {_summary(alert)}"),
     )
 
@@ -163,13 +161,25 @@ def _is_sticky(alert: Alert) -> bool:
     )
 
 
-def _identity(labels: Labels) -> Identity | None:
-    node = next((labels[key] for key in NODE_LABELS if labels.get(key)), "")
-    provider_id = labels.get("provider_id", "")
-    instance_id = labels.get("instance_id", "")
-    if not (node or provider_id or instance_id):
-        return None
-    return Identity(node=node, provider_id=provider_id, instance_id=instance_id)
+def _identity(labels: Labels) -> Identity | str:
+    """The machine that the labels name, or why they name none."""
+    said = {
+        "node": next((labels[key] for key in NODE_LABELS if labels.get(key)), ""),
+        "provider_id": labels.get("provider_id", ""),
+        "instance_id": labels.get("instance_id", ""),
+    }
+    for field, text in said.items():
+        if text and not _FORMS[field].fullmatch(text):
+            return f"{text[:80]!r} cannot be a {field}"
+    if any(said.values()):
+        return Identity(**said)
+    return (
+        "no label names a node; looked for "
+        f"{', '.join((*NODE_LABELS, 'provider_id', 'instance_id'))}"
+    )
+
+
+_FORMS = {"node": names.NODE, "provider_id": names.PROVIDER, "instance_id": names.INSTANCE}
 
 
 def _gpu(labels: Labels) -> str:

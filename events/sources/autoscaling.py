@@ -117,7 +117,7 @@ def lifecycle_of(ref: str) -> Lifecycle | None:
 
 _TOKEN = re.compile(r"[A-Za-z0-9-]{1,64}")
 _HOOK = re.compile(r"[A-Za-z0-9_/-]{1,255}")
-_GROUP = re.compile(r"[^:\x00-\x1f]{1,255}")
+_GROUP = re.compile(r"[^:]{1,255}")
 
 
 def _reading(detail: Detail, whose: Identity, time: str, within: str) -> Reading:
@@ -127,7 +127,7 @@ def _reading(detail: Detail, whose: Identity, time: str, within: str) -> Reading
         ("LifecycleHookName", detail.hook, _HOOK),
         ("AutoScalingGroupName", detail.group, _GROUP),
     ):
-        if not form.fullmatch(text):
+        if not (form.fullmatch(text) and text.isprintable()):
             raise MalformedEvent(within + name, f"{text[:80]!r} is not of its form")
     told = decoding.time(time, field="time" if within else "Time")
     way = f" from {detail.origin} to {detail.destination}" if detail.destination else ""
@@ -139,7 +139,7 @@ def _reading(detail: Detail, whose: Identity, time: str, within: str) -> Reading
             cause=Cause.PROVIDER,
             source=SOURCE,
             check=check,
-            reason=detail.destination or "",
+            reason=evidence(detail.destination or ""),
             # A machine that left the warm pool is not in it, whatever hook put it there.
             ref="" if kind is Kind.RECOVERY else f"{detail.token}:{detail.hook}:{detail.group}",
             dedup=f"{detail.token}/{detail.hook}",

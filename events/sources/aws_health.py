@@ -90,6 +90,7 @@ def read(event: CloudEvent) -> Reading:
 
 
 _ARN = re.compile(r"arn:aws[a-z-]*:ec2:([^:]*):(\d*):instance/(.+)")
+_CODE = re.compile(r"[A-Za-z0-9_-]+")
 _REGION = re.compile(r"[a-z]{2}(-[a-z]+)+-\d+")
 """A region. A zone, which ends in a letter, is none."""
 
@@ -149,9 +150,11 @@ def _says(
 def _check(detail: Detail) -> None:
     """What types cannot say."""
     for name in ("event_arn", "service", "event_type_code", "event_type_category"):
-        if not getattr(detail, name):
-            first, *rest = name.split("_")
-            raise MalformedEvent("detail." + first + "".join(map(str.title, rest)), "empty")
+        first, *rest = name.split("_")
+        field = "detail." + first + "".join(map(str.title, rest))
+        decoding.name(getattr(detail, name), field=field, most=512)
+    if not _CODE.fullmatch(detail.event_type_code):
+        raise MalformedEvent("detail.eventTypeCode", f"{detail.event_type_code!r} is no such code")
     for field, text in (("page", detail.page), ("totalPages", detail.total_pages)):
         if text is not None and not re.fullmatch(r"[1-9]\d*", text):
             raise MalformedEvent(f"detail.{field}", f"{text!r} is no number of a page")

@@ -18,14 +18,13 @@ Freeze is a pause of seconds that keeps memory: watched, unless the policy says 
 that drained on it left whole pools cordoned). All other types take the VM away.
 """
 
-import re
 from collections.abc import Mapping
 from datetime import datetime
 from typing import NamedTuple
 
 import msgspec
 
-from events import decoding, documents
+from events import decoding, documents, names
 from events.cloudevent import CloudEvent
 from events.errors import MalformedEvent
 from events.notice import Cause, Identity, Kind, Notice, Reading, Severity, evidence
@@ -53,7 +52,6 @@ class Document(msgspec.Struct, frozen=True, rename="pascal"):
 
 _DOCUMENT = msgspec.json.Decoder(Document)
 _EVENT = msgspec.json.Decoder(Event)
-_VM = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,126}[A-Za-z0-9_])?")
 
 
 class _Meaning(NamedTuple):
@@ -88,8 +86,12 @@ def read(event: CloudEvent) -> Reading:
     for index, raw in enumerate(document.events):
         where = f"Events[{index}]"
         listed = decoding.decode(_EVENT, bytes(raw), field=where, within=f"{where}.")
-        if not listed.event_id:
-            raise MalformedEvent(f"{where}.EventId", "empty")
+        for field, text in (
+            ("EventId", listed.event_id),
+            ("EventType", listed.event_type),
+            ("EventStatus", listed.event_status),
+        ):
+            decoding.name(text, field=f"{where}.{field}", most=128)
         if listed.resource_type != "VirtualMachine":
             skipped.append(f"{listed.event_id}: about a {listed.resource_type or 'nothing'}")
             continue
@@ -125,7 +127,7 @@ def _announced(listed: Event, incarnation: int, where: str) -> list[Notice]:
     said += f": {listed.description}" if listed.description else ""
     notices = []
     for number, machine in enumerate(listed.resources):
-        if not _VM.fullmatch(machine):
+        if not names.INSTANCE.fullmatch(machine):
             raise MalformedEvent(f"{where}.Resources[{number}]", f"{machine[:80]!r} names no VM")
         notice = Notice(
             kind=kind,

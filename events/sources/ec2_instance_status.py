@@ -148,8 +148,9 @@ def _since(check: Check | None, where: str) -> list[datetime]:
 
 
 def _scheduled(event: Event, identity: Identity, where: str) -> Notice:
-    if not event.code:
-        raise MalformedEvent(f"{where}.Code", "empty")
+    decoding.name(event.code, field=f"{where}.Code", most=64)
+    if event.instance_event_id:
+        decoding.name(event.instance_event_id, field=f"{where}.InstanceEventId", most=128)
     starts = None
     if event.not_before:
         starts = decoding.time(event.not_before, field=f"{where}.NotBefore")

@@ -53,6 +53,12 @@ def notices(
     elif migrates:
         severity, doubt = Severity.WATCH, "the VM is moved while it runs"
     said = " ".join(filter(None, (upcoming.type, upcoming.maintenance_status)))
+    for field, text in (
+        ("type", upcoming.type),
+        ("maintenanceStatus", upcoming.maintenance_status),
+    ):
+        if text:
+            decoding.name(text, field=where + field, most=64)
     reasons = ", ".join(upcoming.maintenance_reasons or ())
     words = f"{said}: {reasons}" if reasons else said
     window = f", {upcoming.window_start_time}" if starts else ""
@@ -78,7 +84,7 @@ def notices(
         cause=Cause.HARDWARE,
         source=SOURCE,
         check=FAILURE,
-        reason=failures[0],
+        reason=evidence(failures[0]),
         identity=identity,
         evidence=evidence(words),
     )

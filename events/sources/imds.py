@@ -107,8 +107,9 @@ def _scheduled(data: bytes, machine: Identity) -> Reading:
     for index, raw in enumerate(listed):
         where = f"events[{index}]"
         item = decoding.decode(_ITEM, bytes(raw), field=where, within=f"{where}.")
-        if not item.code:
-            raise MalformedEvent(f"{where}.Code", "empty")
+        decoding.name(item.code, field=f"{where}.Code", most=64)
+        if item.event_id:
+            decoding.name(item.event_id, field=f"{where}.EventId", most=128)
         starts = None
         if item.not_before:
             starts = decoding.gmt(item.not_before, field=f"{where}.NotBefore")

@@ -11,7 +11,7 @@ from datetime import datetime
 
 import msgspec
 
-from events import xid
+from events import names, xid
 from events.cloudevent import CloudEvent
 from events.decoding import decode, plausible
 from events.errors import MalformedEvent
@@ -98,6 +98,10 @@ def read(event: CloudEvent) -> Reading:
         return Reading(declined=f"an Event about a {about.kind or 'thing without kind'}")
     if not about.name:
         raise MalformedEvent("involvedObject.name", "empty: a Node has a name")
+    if not names.NODE.fullmatch(about.name):
+        raise MalformedEvent(
+            "involvedObject.name", f"{about.name[:80]!r} cannot be the name of a Node"
+        )
     if said.told_by_us:
         return Reading(declined="our own Event")
     text = said.message or said.note or ""
@@ -122,7 +126,7 @@ def _notice(found: Xid, said: EventObject, about: ObjectReference, text: str) ->
         cause=verdict.cause,
         source=SOURCE,
         check=found.check,
-        reason=said.reason or "",
+        reason=evidence(said.reason or ""),
         dedup=_dedup(said),
         # The kubelet writes the node's name where the UID belongs.
         identity=Identity(node=about.name, node_uid=uid if _UID.fullmatch(uid) else ""),

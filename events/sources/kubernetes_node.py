@@ -17,7 +17,7 @@ from datetime import datetime
 
 import msgspec
 
-from events import conditions, gpus, node_labels, xid
+from events import conditions, gpus, names, node_labels, xid
 from events.cloudevent import CloudEvent
 from events.conditions import Rule
 from events.decoding import EARLIEST, LATEST, decode
@@ -51,8 +51,7 @@ def read(event: CloudEvent) -> Reading:
     node = decode(DECODER, event.data)
     if node.kind != "Node":
         raise MalformedEvent("kind", f"expected Node, got {node.kind!r}")
-    if not node.metadata.name:
-        raise MalformedEvent("metadata.name", "empty: a Node has a name")
+    _check_name(node.metadata.name, "metadata.name")
     if change.verb == DELETED:
         return Reading((_look(_identity(node), GONE, "the Node object is gone"),))
     notices, unknown = notices_of(node), _unknown_conditions(node)
@@ -120,7 +119,7 @@ def _fault(condition: ConditionLike, rule: Rule, identity: Identity) -> Notice |
         cause=cause,
         source=SOURCE,
         check=condition.type,
-        reason=reason,
+        reason=evidence(reason),
         identity=identity,
         since=_since(condition),
         latched=rule.latched,
@@ -144,7 +143,7 @@ def _recovery(condition: ConditionLike, rule: Rule, identity: Identity) -> Notic
         cause=rule.cause,
         source=SOURCE,
         check=condition.type,
-        reason=condition.reason or "",
+        reason=evidence(condition.reason or ""),
         identity=identity,
         since=_since(condition),
         latched=rule.latched,
@@ -198,10 +197,16 @@ def _reading_of_reference(event: CloudEvent, verb: str) -> Reading:
     reference = decode(_REFERENCE, event.data)
     if reference.kind != "Node":
         raise MalformedEvent("kind", f"expected Node, got {reference.kind!r}")
-    if not reference.name:
-        raise MalformedEvent("name", "empty: a Node has a name")
+    _check_name(reference.name, "name")
     check = GONE if verb == DELETED else CHANGED
     return Reading((_look(Identity(node=reference.name), check, f"a reference: {verb}"),))
+
+
+def _check_name(name: str, field: str) -> None:
+    if not name:
+        raise MalformedEvent(field, "empty: a Node has a name")
+    if not names.NODE.fullmatch(name):
+        raise MalformedEvent(field, f"{name[:80]!r} cannot be the name of a Node")
 
 
 def _identity(node: NodeLike) -> Identity:

@@ -115,7 +115,7 @@ def test_500_entities_in_one_event_are_500_notices_and_quick() -> None:
 
 def test_evidence_is_bounded_however_long_a_code_is() -> None:
     (notice,) = _read(
-        _with("instance_stop_scheduled", eventTypeCode="AWS_EC2_" + "X" * 900)
+        _with("instance_stop_scheduled", eventTypeCode="AWS_EC2_" + "X" * 400)
     ).notices
     assert len(notice.evidence.encode()) <= EVIDENCE_BYTES
 
