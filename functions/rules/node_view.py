@@ -18,6 +18,8 @@ class NodeView(msgspec.Struct, frozen=True, kw_only=True):
     """Text of our annotation, as read: a write tests that it is still this."""
     state: str = ""
     """Our label `keys.STATE`, as read."""
+    claim: str | None = None
+    """Text of the annotation `keys.CORDONED_BY`, as read."""
     unschedulable: bool = False
     gpus: int | None = None
     """``status.capacity`` of nvidia.com/gpu; None when the node does not offer any."""

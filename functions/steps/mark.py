@@ -30,6 +30,7 @@ def view(node: types.Node, policy: Policy) -> NodeView:
         labels=labels,
         incidents=node.metadata.annotation(keys.INCIDENTS),
         state=node.metadata.label(keys.STATE),
+        claim=node.metadata.annotation(keys.CORDONED_BY),
         unschedulable=node.unschedulable,
         gpus=_count(node.status.capacity),
         gpus_allocatable=_count(node.status.allocatable),
