@@ -51,6 +51,8 @@ class Pod(msgspec.Struct, frozen=True, kw_only=True):
     finalizers: tuple[str, ...] = ()
     gone_by: datetime | None = None
     """deletionTimestamp: when its grace ends, by the API server's clock. None: not deleted."""
+    asked_at: datetime | None = None
+    """When it was asked to leave: deletionTimestamp less the grace that it got."""
     pod_group: str = ""
     """spec.schedulingGroup.podGroupName."""
     evict_after: str | None = None
@@ -129,6 +131,8 @@ class Step(msgspec.Struct, frozen=True, kw_only=True):
     nothing of the one below it is left that could leave."""
     until: datetime | None = None
     """When a held pod may go although nobody has answered."""
+    ours: bool = False
+    """Blocked by our own policy (`Drain.bare_pods`, `Drain.empty_dir`), not by the cluster."""
 
 
 class Around(msgspec.Struct, frozen=True, kw_only=True):
@@ -145,6 +149,8 @@ class Around(msgspec.Struct, frozen=True, kw_only=True):
     """By gang: from when on its members may go. A gang that is missing was not warned yet."""
     returned: Mapping[str, int] = {}
     """By controller UID: how many of its pods came back to this node during the drain."""
+    skip_after: timedelta | None = None
+    """Pods that should be gone for longer than this are no longer waited for. None: all are."""
     last_resort: bool = False
     """Blocked pods are to be deleted: a deadline is over, or the machine will be gone."""
 
@@ -215,14 +221,24 @@ def _step(pod: Pod, around: Around, policy: Drain, now: datetime) -> Step:
         why: str,
         budgets: tuple[str, ...] = (),
         until: datetime | None = None,
+        ours: bool = False,
     ) -> Step:
         return Step(
-            pod=pod, verdict=verdict, why=why, budgets=budgets, gang=gang, stage=stage, until=until
+            pod=pod,
+            verdict=verdict,
+            why=why,
+            budgets=budgets,
+            gang=gang,
+            stage=stage,
+            until=until,
+            ours=ours,
         )
 
     if why := ignored(pod, around):
         return step(Verdict.IGNORE, why)
     if pod.gone_by is not None:
+        if why := _given_up(pod, around, now):
+            return step(Verdict.IGNORE, why)
         return step(Verdict.LEAVING, overdue(pod, around, now) or "is terminating")
     if pod.finished:
         return step(Verdict.EVICT, f"has {pod.phase.lower()}")
@@ -233,13 +249,14 @@ def _step(pod: Pod, around: Around, policy: Drain, now: datetime) -> Step:
         )
     budgets = _budgets(pod, around)
     names = tuple(b.key for b in budgets)
-    blocked = _blocked(pod, budgets, around, policy)
+    forbidden = _forbidden(pod, around, policy)
+    blocked = forbidden or _cannot(budgets)
     if around.last_resort:
         if blocked or any(b.allowed <= 0 for b in budgets):
             return step(Verdict.DELETE, blocked or f"PodDisruptionBudget {', '.join(names)}")
         return step(Verdict.EVICT, "must leave now", names)
     if blocked:
-        return step(Verdict.BLOCKED, blocked)
+        return step(Verdict.BLOCKED, blocked, ours=bool(forbidden))
     if gang:
         until = around.notice.get(gang)
         if until is None:
@@ -249,6 +266,17 @@ def _step(pod: Pod, around: Around, policy: Drain, now: datetime) -> Step:
                 Verdict.HELD, f"{gang} is warned, until {until:%H:%M:%S}Z", names, until=until
             )
     return step(Verdict.EVICT, "", names)
+
+
+def _given_up(pod: Pod, around: Around, now: datetime) -> str:
+    """Why a pod that was asked to leave is not waited for any longer."""
+    if around.skip_after is None or pod.gone_by is None:
+        return ""
+    # With its kubelet lost, nobody ends the containers when the grace is over.
+    since = (pod.asked_at or pod.gone_by) if around.kubelet_lost else pod.gone_by
+    if now - since <= around.skip_after:
+        return ""
+    return f"not waited for: {overdue(pod, around, now) or 'should be gone'}"
 
 
 def _stage(pod: Pod, around: Around) -> int:
@@ -281,7 +309,8 @@ def _budgets(pod: Pod, around: Around) -> list[Budget]:
     return found
 
 
-def _blocked(pod: Pod, budgets: list[Budget], around: Around, policy: Drain) -> str:
+def _forbidden(pod: Pod, around: Around, policy: Drain) -> str:
+    """Why our policy does not let it be evicted."""
     if policy.bare_pods == "block":
         if pod.owner is None:
             return "has no controller that would make it anew"
@@ -289,6 +318,11 @@ def _blocked(pod: Pod, budgets: list[Budget], around: Around, policy: Drain) -> 
             return f"its DaemonSet {pod.owner.name} is gone: nobody would make it anew"
     if pod.empty_dirs and policy.empty_dir == "block":
         return f"would lose its emptyDir volumes: {', '.join(pod.empty_dirs)}"
+    return ""
+
+
+def _cannot(budgets: list[Budget]) -> str:
+    """Why an eviction can never be granted."""
     if len(budgets) > 1:
         names = ", ".join(sorted(b.key for b in budgets))
         return f"more than one PodDisruptionBudget covers it, which evictions refuse: {names}"

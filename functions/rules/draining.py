@@ -43,6 +43,16 @@ class Blocker:
     why: str
     lasting: bool
     """It will not change by waiting."""
+    leaving: bool = False
+    """It was asked to leave, and is late."""
+
+
+@dataclass(frozen=True)
+class Leaving:
+    pod: str
+    asked: datetime
+    gone_by: datetime
+    """When its grace ends. Both by the API server's clock."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,10 +68,16 @@ class Result:
     went: int = 0
     """Pods that were there and are gone."""
     leaving: tuple[str, ...] = ()
+    longest: Leaving | None = None
+    """The pod that was asked to leave the longest ago."""
     held: Mapping[str, datetime | None] = field(default_factory=dict)
     """Gangs that wait for their notice, and until when."""
     blocked: tuple[Blocker, ...] = ()
     returned: Mapping[str, int] = field(default_factory=dict)
+    left: tuple[str, ...] = ()
+    """Pods that are still there and hold the drain up."""
+    ignored: Mapping[str, str] = field(default_factory=dict)
+    """Pods that do not, and why."""
 
     @property
     def moved(self) -> bool:

@@ -5,19 +5,19 @@ import zlib
 from collections import deque
 from collections.abc import Callable, Collection
 from concurrent.futures import ThreadPoolExecutor
+from datetime import datetime
 from typing import TypeVar
 
-import msgspec
-
 from functions.gateways.clock import Clock, SystemClock
-from functions.gateways.kubernetes import errors
+from functions.gateways.kubernetes import errors, types
 from functions.gateways.kubernetes.client import Cluster
 from functions.rules.drain_plan import Budget
 from functions.rules.policy import Drain
-from functions.steps import pods
+from functions.steps.budgets import Budgets, Listener
 
 T = TypeVar("T")
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.25, 5.0
+_AWAY = (errors.Unreachable, errors.ServerError, errors.TooManyRequests)
 
 
 class Pace:
@@ -39,14 +39,25 @@ class Pace:
 
 
 class Call:
-    """One call of a function, or one command. Ends after ``seconds``, whatever it is doing."""
+    """One call of a function, or one command. Ends after ``seconds``, whatever it is doing.
+
+    A server that does not answer is waited for to the end, or for ``outage_seconds`` at a time.
+    """
 
     def __init__(
-        self, cluster: Cluster, clock: Clock, policy: Drain, seconds: float, own_namespace: str
+        self,
+        cluster: Cluster,
+        clock: Clock,
+        policy: Drain,
+        seconds: float,
+        own_namespace: str,
+        *,
+        outage_seconds: float = float("inf"),
     ) -> None:
         self.clock = clock
         self.policy = policy
         self.own_namespace = own_namespace
+        self.outage_seconds = outage_seconds
         self.ends = clock.monotonic() + seconds
         self.cluster = cluster.bounded(self.left)
         self.unbounded = cluster
@@ -56,86 +67,103 @@ class Call:
         self.threaded = isinstance(clock, SystemClock)
         self.senders = ThreadPoolExecutor(policy.parallel) if self.threaded else None
         self._lock = threading.RLock()
-        self._budgets: dict[str, dict[str, Budget]] = {}
-        """By namespace and key."""
+        self._budgets = Budgets(self.cluster, self._list_budgets, self.left)
         self._daemon_sets: frozenset[str] | None = None
+        self._hidden = False
+        """We may not list DaemonSets."""
+        self._cancelled = threading.Event()
+        self._listeners: set[Listener] = set()
 
     def __enter__(self) -> "Call":
         return self
 
     def __exit__(self, *_: object) -> None:
+        self._budgets.close()
         if self.senders:
             self.senders.shutdown(cancel_futures=True)
+
+    def now(self) -> datetime:
+        """The time of day as the API server has it: what it wrote on pods, and what we write for
+        others to read, is compared with that, however wrong our own clock is."""
+        return self.clock.now() + self.cluster.skew
 
     def left(self) -> float:
         return self.ends - self.clock.monotonic()
 
+    # the end before its time
+
+    @property
+    def cancelled(self) -> bool:
+        """Nothing new is to be asked. What is under way is still waited for."""
+        return self._cancelled.is_set()
+
+    def cancel(self) -> None:
+        """End the call now. From any thread."""
+        self._cancelled.set()
+        with self._lock:
+            listeners = list(self._listeners)
+        for listener in listeners:
+            listener.wake()
+
+    def listen(self, listener: Listener) -> None:
+        """``listener`` is woken when the call is cancelled, or when budgets change."""
+        with self._lock:
+            self._listeners.add(listener)
+        self._budgets.listen(listener)
+
+    def ignore(self, listener: Listener) -> None:
+        with self._lock:
+            self._listeners.discard(listener)
+        self._budgets.ignore(listener)
+
+    def sleep(self, seconds: float) -> None:
+        """Until then, or until the call is cancelled."""
+        if self.threaded:
+            self._cancelled.wait(seconds)
+        else:
+            self.clock.sleep(seconds)
+
     def patiently(self, ask: Callable[[], T]) -> T:
         """``ask``, again and again while the server is away, to the end of the call."""
-        tries = 0
+        tries, since = 0, self.clock.monotonic()
         while True:
             try:
                 return ask()
-            except (errors.Unreachable, errors.ServerError, errors.TooManyRequests) as problem:
+            except _AWAY as problem:
                 tries += 1
                 wait = pause(tries, "", getattr(problem, "retry_after_seconds", None))
-                if wait >= self.left():
+                away = self.clock.monotonic() - since
+                if wait >= self.left() or away + wait > self.outage_seconds or self.cancelled:
                     raise
-                self.clock.sleep(wait)
+                self.sleep(wait)
+
+    # what was read for all
 
     def daemon_sets(self, *, read: bool = True) -> frozenset[str] | None:
-        """``namespace/name`` of all. None if they are not known and not to be ``read`` now."""
+        """``namespace/name`` of all. None if they are not known: not to be ``read`` now, or we may
+        not list them, and then every pod is believed to have its DaemonSet."""
         with self._lock:
-            if self._daemon_sets is None and read:
-                found = self.patiently(self.cluster.list_daemon_sets)
+            if self._daemon_sets is None and read and not self._hidden:
+                try:
+                    found = self.patiently(self.cluster.list_daemon_sets)
+                except errors.Forbidden:
+                    self._hidden = True
+                    return None
                 self._daemon_sets = frozenset(
                     f"{d.metadata.namespace}/{d.metadata.name}" for d in found
                 )
             return self._daemon_sets
 
     def budgets(self, namespaces: Collection[str], *, read: bool = True) -> tuple[Budget, ...]:
-        """The disruption budgets there, as last read, less what was used up since. Those of a
-        new namespace are read first, unless nothing is to be ``read`` any more."""
-        with self._lock:
-            for namespace in sorted(set(namespaces) - self._budgets.keys()) if read else ():
-                self.read_budgets(namespace)
-            return tuple(b for n in sorted(namespaces) for b in self._budgets.get(n, {}).values())
+        """The disruption budgets there: see `Budgets.of`."""
+        return self._budgets.of(namespaces, read=read)
 
-    def read_budgets(self, namespace: str) -> bool:
-        """Read the budgets of ``namespace`` anew. Whether any allows more than before."""
-        found = [pods.budget(b) for b in self.patiently(lambda: self.cluster.list_pdbs(namespace))]
-        with self._lock:
-            before = self._budgets.get(namespace, {})
-            self._budgets[namespace] = {b.key: b for b in found}
-        return any(b.allowed > (before[b.key].allowed if b.key in before else 0) for b in found)
+    @property
+    def all_budgets(self) -> Budgets:
+        return self._budgets
 
-    def allows(self, budgets: Collection[str]) -> bool:
-        """Whether every one of these has a disruption left."""
-        with self._lock:
-            return all((b := self._find(key)) is not None and b.allowed > 0 for key in budgets)
-
-    def take(self, budgets: Collection[str]) -> bool:
-        """Use up one disruption of each, if all have one."""
-        with self._lock:
-            if not self.allows(budgets):
-                return False
-            for key in budgets:
-                self._set(key, lambda allowed: allowed - 1)
-            return True
-
-    def exhausted(self, budgets: Collection[str]) -> None:
-        """The server says that nothing is left of them."""
-        with self._lock:
-            for key in budgets:
-                self._set(key, lambda _: 0)
-
-    def _find(self, key: str) -> Budget | None:
-        return self._budgets.get(key.partition("/")[0], {}).get(key)
-
-    def _set(self, key: str, change: Callable[[int], int]) -> None:
-        if budget := self._find(key):
-            found = msgspec.structs.replace(budget, allowed=change(budget.allowed))
-            self._budgets[budget.namespace][key] = found
+    def _list_budgets(self, namespace: str) -> types.Page[types.PodDisruptionBudget]:
+        return self.patiently(lambda: self.cluster.list_pdbs(namespace))
 
 
 def pause(tries: int, salt: str, wanted: float | None) -> float:

@@ -14,7 +14,7 @@ from functions.rules.draining import Ended, NodeFacts
 from functions.rules.policy import Policy
 from functions.steps import drain_mark, mark, pods, warn
 from functions.steps.drain_call import Call
-from functions.steps.evict import Target, evict
+from functions.steps.evict import Target, Wait, evict, kubelet_lost
 
 AT_ONCE = 32
 """Nodes that one call works on side by side. With more than that, pods are asked to leave and not
@@ -96,7 +96,7 @@ class _OneNode:
         self.begins = decision.action is Action.START_DRAIN
         found, _ = draining.state_of(facts)
         self.state = (
-            draining.begin(facts.view, policy.drain, call.clock.now())
+            draining.begin(facts.view, policy.drain, call.now())
             if self.begins or found is None
             else found
         )
@@ -126,11 +126,10 @@ class _OneNode:
             latest=last_resort,
             reason=f"node {self.node.name} is being drained",
         )
-        ready = self.node.condition("Ready")
         target = Target(
             node=self.node.name,
             uid=self.view.uid,
-            kubelet_lost=ready is not None and ready.status == "Unknown",
+            kubelet_lost=kubelet_lost(self.node),
             notice=warned.notice,
             returned=self.state.returned,
             last_resort_at=last_resort,
@@ -141,13 +140,13 @@ class _OneNode:
             target,
             lambda node: draining.refusal(mark.view(node, self.policy)),
             seconds=seconds,
-            linger=linger,
+            wait=Wait(linger=linger),
             listed=listed,
         )
         return self._conclude(result, warned.fresh)
 
     def _conclude(self, result: draining.Result, fresh: Sequence[str]) -> Done:
-        now = self.call.clock.now()
+        now = self.call.now()
         before = self.state
         state, said = draining.conclude(self.view, before, result, fresh, now)
         if result.ended is Ended.NODE_GONE:
@@ -181,7 +180,7 @@ def _stop(call: Call, node: types.Node, facts: NodeFacts, decision: Decision) ->
     state, _ = draining.state_of(facts)
     if state is None:
         return Done(node=node.name, decisions=(decision,))
-    stopped = draining.stop(state, call.clock.now())
+    stopped = draining.stop(state, call.now())
     try:
         drain_mark.write(call.unbounded, node, stopped)
     except _LOST_RACE:

@@ -4,26 +4,26 @@ Re-entrant: nothing is kept between calls, what is left to do follows from the p
 The node must be cordoned before; its pods are listed after that, and watched from there, so that
 a bind that was under way is seen, too.
 
-Each eviction carries the pod's UID, and none a grace period, unless the machine will be gone
-before the pod's own is over. A budget that refuses is not asked again before its status allows
-something. Nothing is asked of a node that is no longer ours to drain.
+Each eviction carries the pod's UID, and none a grace period, unless somebody chose one or the
+machine will be gone before the pod's own is over. A budget that refuses is not asked again before
+its status allows something. Nothing is asked of a node that is no longer ours to drain.
 """
 
 import contextlib
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future
-from dataclasses import dataclass, field
-from datetime import datetime
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
 
 import msgspec
 
 from functions.gateways.kubernetes import errors, types
 from functions.rules import drain_plan
-from functions.rules.drain_plan import Around, Pod, Step, Verdict
-from functions.rules.draining import Blocker, Ended, Result
-from functions.steps import eviction_answers, pods
-from functions.steps.drain_call import Call, pause
-from functions.steps.eviction_answers import Meaning, Said
+from functions.rules.drain_plan import Around, Step, Verdict
+from functions.rules.draining import Blocker, Ended, Leaving, Result
+from functions.steps.drain_call import Call
+from functions.steps.eviction_answers import Meaning
+from functions.steps.node_pods import NodePods
 from functions.steps.pod_feed import Answer, InlineFeed, Item, Lost, PodFeed, ThreadedFeed
 
 Page = types.Page[types.Pod]
@@ -31,9 +31,14 @@ EVICTION_SECONDS = 15.0
 """The server itself may take 10 s over one: it retries conflicts on the budget's status."""
 _CHECK_SECONDS = 1.0
 """How old our knowledge that the node is ours may be when a pod is asked to leave."""
+_CHECK_IDLE_SECONDS = 5.0
+"""And while nothing is asked, where the drain stays until the end."""
 _FIRST_POLL, _LONGEST_POLL = 0.25, 1.0
+_POLL_BEHIND_WATCH = 5.0
 _TOO_LATE_SECONDS = 0.2
 """With less than this left, nothing new is asked for: the answer would not be heard."""
+_REPORT_SECONDS = 0.2
+_LONGEST_WAIT = 60.0
 _ASKS = (Verdict.EVICT, Verdict.DELETE)
 
 
@@ -51,6 +56,25 @@ class Target:
     """From when on blocked pods are deleted."""
     lost_at: datetime | None = None
     """When the machine is gone: no grace lasts longer than that."""
+    selector: str = ""
+    """Only pods with these labels are looked at."""
+    grace_seconds: int | None = None
+    """Instead of each pod's own."""
+    skip_after: timedelta | None = None
+    """See `drain_plan.Around.skip_after`."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Wait:
+    """What is worth waiting for."""
+
+    patience: float = 1.0
+    """Seconds, when nothing moves but a disruption budget might."""
+    linger: bool = True
+    """False: nothing is waited for at all."""
+    stay: bool = False
+    """True: whatever may still change is waited for, to the end of the call: budgets, pods that
+    are overdue, webhooks that refuse. The node is looked at now and then meanwhile."""
 
 
 def evict(
@@ -59,47 +83,49 @@ def evict(
     stop: Callable[[types.Node], str],
     *,
     seconds: float | None = None,
-    patience: float = 1.0,
-    linger: bool = True,
+    wait: Wait = Wait(),
     listed: Page | None = None,
+    report: Callable[[Result], None] | None = None,
 ) -> Result:
     """Empty ``target`` as far as ``seconds`` (by default what the call has left) allow.
 
     ``stop`` looks at the node as just read and says why it is not ours to drain any more, or
-    nothing. ``patience`` is how long to wait when nothing moves but a disruption budget might;
-    without ``linger`` nothing is waited for at all. ``listed`` are its pods, if they were listed
-    after the cordon in this call.
+    nothing. ``listed`` are its pods, if they were listed after the cordon in this call.
+    ``report`` is told now and then how far it is.
 
     Raises `errors.KubernetesError` when the server cannot be asked, or says that we may not.
     """
-    return _Drain(call, target, stop, seconds, patience, linger).run(listed)
+    return _Drain(call, target, stop, seconds, wait, report).run(listed)
 
 
-@dataclass(frozen=True)
-class Planned:
-    """What would be done with a pod, and what the server says to it now."""
-
-    step: Step
-    refused: str = ""
+def kubelet_lost(node: types.Node) -> bool:
+    ready = node.condition("Ready")
+    return ready is not None and ready.status == "Unknown"
 
 
-def preview(call: Call, target: Target, listed: Page | None = None) -> list[Planned]:
-    """The plan of a drain, with every eviction tried as a dry run; nothing is written. A dry run
-    uses up no budget: of several pods under one budget, each is answered as if it went alone."""
-    drain = _Drain(call, target, lambda node: "", None, 0.0, False)
-    drain._take_list(listed or drain._list())
-    return [_tried(call, step) for step in drain._steps()]
+def list_pods(call: Call, target: Target) -> Page:
+    return call.patiently(
+        lambda: call.cluster.list_pods(node=target.node, selector=target.selector)
+    )
 
 
-def _tried(call: Call, step: Step) -> Planned:
-    if step.verdict is not Verdict.EVICT:
-        return Planned(step)
-    pod = step.pod
-    try:
-        call.cluster.evict(pod.namespace, pod.name, uid=pod.uid, dry_run=True)
-    except errors.KubernetesError as problem:
-        return Planned(step, eviction_answers.read(problem).why)
-    return Planned(step)
+def around(call: Call, target: Target, known: NodePods, *, read: bool = True) -> Around:
+    """What the plan must know beside the pods; what is not known yet is ``read``."""
+    alive = [p for p in known.found.values() if not p.finished and p.gone_by is None]
+    owned = any(p.owner and p.owner.kind == "DaemonSet" for p in alive)
+    at = target.last_resort_at
+    made = Around(
+        node=target.node,
+        daemon_sets=call.daemon_sets(read=read) if owned else None,
+        kubelet_lost=target.kubelet_lost,
+        own_namespace=call.own_namespace,
+        notice=target.notice,
+        returned=known.returned,
+        last_resort=at is not None and call.now() >= at,
+        skip_after=target.skip_after,
+    )
+    namespaces = {p.namespace for p in alive if not drain_plan.ignored(p, made)}
+    return msgspec.structs.replace(made, budgets=call.budgets(namespaces, read=read))
 
 
 class _Drain:
@@ -109,74 +135,64 @@ class _Drain:
         target: Target,
         stop: Callable[[types.Node], str],
         seconds: float | None,
-        patience: float,
-        linger: bool,
+        wait: Wait,
+        report: Callable[[Result], None] | None,
     ) -> None:
         self.call = call
         self.target = target
         self.stop = stop
-        self.patience = patience
-        self.linger = linger
+        self.wait = wait
+        self.report = report
         now = call.clock.monotonic()
         self.ends = call.ends if seconds is None else min(call.ends, now + seconds)
         self.feed: PodFeed = (
-            ThreadedFeed(call.cluster, target.node, call.clock, self.ends)
+            ThreadedFeed(call.cluster, target.node, target.selector, call.clock, self.ends)
             if call.threaded
-            else InlineFeed(call.cluster, target.node)
+            else InlineFeed(call.cluster, target.node, target.selector)
         )
-        self.pods: dict[str, Pod] = {}
-        self.listed = False
+        self.known = NodePods(returned=dict(target.returned))
         self.over = False
         """Nothing is asked any more."""
-        self.fresh = False
-        """Whether the pods are those of a list after which nothing has changed."""
         self.checked = now
-        self.flying: dict[str, Step] = {}
-        """Asked, and not answered yet."""
-        self.asked: set[str] = set()
-        self.said: dict[str, Said] = {}
-        """The last refusal of each pod."""
-        self.tries: dict[str, int] = {}
-        self.again: dict[str, float] = {}
-        self.evicted: list[str] = []
-        self.deleted: list[str] = []
-        self.evicted_owners: set[str] = set()
-        self.returned = dict(target.returned)
-        self.went = 0
         self.moved = now
         """When something last went on."""
         self.poll_at = now
         self.polls = 0
         self.pace_at = now
+        self.reported = now - _REPORT_SECONDS
 
     def run(self, listed: Page | None) -> Result:
+        self.call.listen(self.feed)
         try:
             self._take_list(listed or self._list())
             ended, why = self._loop()
-        except errors.Unreachable:
-            if not self.listed:
+        except errors.Unreachable as problem:
+            if not self.known.listed:
                 raise
             # The server went away, or the time is over. What is known is told all the same; the
             # next call finds the rest.
-            ended, why = Ended.UNFINISHED, ""
+            ended, why = Ended.UNFINISHED, str(problem)
         finally:
             self._finish()
+            self.call.ignore(self.feed)
             self.over = True
-        return self._result(ended, why)
+        return self._result(self._steps(), ended, why)
 
     def _loop(self) -> tuple[Ended, str]:
         clock = self.call.clock
         while True:
             steps = self._steps()
-            if all(s.verdict is Verdict.IGNORE for s in steps) and not self.flying:
-                if self.fresh:
+            if all(s.verdict is Verdict.IGNORE for s in steps) and not self.known.flying:
+                if self.known.fresh:
                     # Empty because it was emptied, and not uncordoned meanwhile.
-                    return (self._not_ours() if self.went else None) or (Ended.EMPTY, "")
+                    return (self._not_ours() if self.known.went else None) or (Ended.EMPTY, "")
                 if self._left() > 0:
                     self._take_list(self._list())
                     continue
             if self._left() <= 0:
                 return Ended.UNFINISHED, ""
+            if self._idle_check_is_due() and (stopped := self._not_ours()):
+                return stopped
             due = self._due(steps) if self._left() > _TOO_LATE_SECONDS else []
             if due:
                 if stopped := self._not_ours():
@@ -187,6 +203,7 @@ class _Drain:
             if self._poll_is_due(steps):
                 self._poll(self._gated(steps))
                 continue
+            self._tell(steps)
             wait = self._wait(steps)
             if wait is None:
                 return Ended.UNFINISHED, ""
@@ -203,37 +220,22 @@ class _Drain:
     # what is to be done
 
     def _around(self) -> Around:
-        alive = [p for p in self.pods.values() if not p.finished and p.gone_by is None]
-        owned = any(p.owner and p.owner.kind == "DaemonSet" for p in alive)
-        at = self.target.last_resort_at
-        around = Around(
-            node=self.target.node,
-            daemon_sets=self.call.daemon_sets(read=not self.over) if owned else None,
-            kubelet_lost=self.target.kubelet_lost,
-            own_namespace=self.call.own_namespace,
-            notice=self.target.notice,
-            returned=self.returned,
-            last_resort=at is not None and self.call.clock.now() >= at,
-        )
-        namespaces = {p.namespace for p in alive if not drain_plan.ignored(p, around)}
-        return msgspec.structs.replace(
-            around, budgets=self.call.budgets(namespaces, read=not self.over)
-        )
+        return around(self.call, self.target, self.known, read=not self.over)
 
     def _steps(self) -> list[Step]:
-        around = self._around()
-        now = self.call.clock.now()
-        steps = drain_plan.plan(self.pods.values(), around, self.call.policy, now)
-        return [self._known(s, around) for s in steps]
+        found = self._around()
+        now = self.call.now()
+        steps = drain_plan.plan(self.known.found.values(), found, self.call.policy, now)
+        return [self._known(s, found) for s in steps]
 
-    def _known(self, step: Step, around: Around) -> Step:
+    def _known(self, step: Step, found: Around) -> Step:
         """The step, in the light of what was asked and answered in this call."""
         if step.verdict not in _ASKS:
             return step
-        if step.pod.uid in self.asked:
+        if step.pod.uid in self.known.asked:
             return msgspec.structs.replace(step, verdict=Verdict.LEAVING, why="was asked to leave")
-        said = self.said.get(step.pod.uid)
-        if around.last_resort and said and said.heard:
+        said = self.known.said.get(step.pod.uid)
+        if found.last_resort and said and said.heard:
             return msgspec.structs.replace(step, verdict=Verdict.DELETE, why=said.why)
         return step
 
@@ -246,17 +248,22 @@ class _Drain:
             uid = step.pod.uid
             if step.stage != stage or step.verdict not in _ASKS:
                 continue
-            if uid in self.flying or self.again.get(uid, now) > now or self._never(step):
+            if self._is_flying(uid) or self.known.again.get(uid, now) > now:
+                continue
+            if self.known.never(step):
                 continue
             gate = step.budgets if step.verdict is Verdict.EVICT else ()
-            if not self.call.allows(gate):
+            if not self.call.all_budgets.allow(gate):
                 continue
             if wait := self.call.pace.wait():
                 self.pace_at = now + wait
                 break
-            if self.call.take(gate):
+            if self.call.all_budgets.take(gate):
                 due.append(step)
         return due
+
+    def _is_flying(self, uid: str) -> bool:
+        return uid in self.known.flying
 
     def _stage(self, steps: list[Step]) -> int:
         """The lowest stage in which something still goes on."""
@@ -265,31 +272,29 @@ class _Drain:
     def _goes_on(self, step: Step) -> bool:
         if step.verdict is Verdict.LEAVING:
             return not self._overdue(step)
-        return step.pod.uid in self.flying or (step.verdict in _ASKS and not self._never(step))
-
-    def _never(self, step: Step) -> bool:
-        """Refused for good. A deletion at a deadline is another question than an eviction."""
-        said = self.said.get(step.pod.uid)
-        return step.verdict is Verdict.EVICT and said is not None and said.meaning is Meaning.NEVER
+        if self._is_flying(step.pod.uid):
+            return True
+        return step.verdict in _ASKS and not self.known.never(step)
 
     def _overdue(self, step: Step) -> str:
         if step.verdict is not Verdict.LEAVING:
             return ""
-        around = Around(node=self.target.node, kubelet_lost=self.target.kubelet_lost)
-        return drain_plan.overdue(step.pod, around, self.call.clock.now())
+        found = Around(node=self.target.node, kubelet_lost=self.target.kubelet_lost)
+        return drain_plan.overdue(step.pod, found, self.call.now())
 
     def _leaving(self, steps: list[Step]) -> bool:
-        return any(s.verdict is Verdict.LEAVING and not self._overdue(s) for s in steps)
+        leaving = [s for s in steps if s.verdict is Verdict.LEAVING]
+        return any(self.wait.stay or not self._overdue(s) for s in leaving)
 
     def _any_leaves(self) -> bool:
-        return any(pod.gone_by or uid in self.asked for uid, pod in self.pods.items())
+        return any(pod.gone_by or uid in self.known.asked for uid, pod in self.known.found.items())
 
     def _gated(self, steps: list[Step]) -> set[str]:
         """Namespaces whose budgets keep pods back."""
         return {
             s.pod.namespace
             for s in steps
-            if s.verdict is Verdict.EVICT and s.budgets and s.pod.uid not in self.flying
+            if s.verdict is Verdict.EVICT and s.budgets and not self._is_flying(s.pod.uid)
         }
 
     def _waits_for_budgets(self, steps: list[Step]) -> bool:
@@ -297,40 +302,63 @@ class _Drain:
         pods, which come up elsewhere, or something was going on a moment ago."""
         if not self._gated(steps):
             return False
-        recently = self.call.clock.monotonic() - self.moved < self.patience
-        return recently or bool(self.evicted or self.flying) or self._leaving(steps)
+        if self.wait.stay or self.known.evicted or self.known.flying or self._leaving(steps):
+            return True
+        return self.call.clock.monotonic() - self.moved < self.wait.patience
 
     def _poll_is_due(self, steps: list[Step]) -> bool:
-        if any(step.budgets for step in self.flying.values()):
+        if not self.wait.linger or not self._waits_for_budgets(steps):
+            return False
+        gated = self._gated(steps)
+        if self.call.threaded and self.call.all_budgets.watch(gated):
+            self.poll_at = self.call.clock.monotonic() + _POLL_BEHIND_WATCH
+        if self.call.all_budgets.unsettled(gated):
             # What the server counts now does not count these yet.
             return False
-        now = self.call.clock.monotonic()
-        return self.linger and now >= self.poll_at and self._waits_for_budgets(steps)
+        return self.call.clock.monotonic() >= self.poll_at
 
     def _poll(self, namespaces: set[str]) -> None:
-        more = [self.call.read_budgets(n) for n in sorted(namespaces)]
+        budgets = self.call.all_budgets
+        more = [budgets.read(n) for n in sorted(namespaces)]
         self.polls = 0 if any(more) else self.polls + 1
         wait = min(_LONGEST_POLL, _FIRST_POLL * 2 ** min(self.polls, 4))
+        if budgets.watched(namespaces):
+            wait = _POLL_BEHIND_WATCH
         self.poll_at = self.call.clock.monotonic() + wait
 
     def _wait(self, steps: list[Step]) -> float | None:
         """How long to wait for something to happen; None when nothing is worth waiting for."""
         now = self.call.clock.monotonic()
         times = [self.pace_at] if self.pace_at > now else []
-        worth = bool(self.flying)
-        if self.linger:
+        worth = bool(self.known.flying)
+        if self.wait.linger:
+            again = self.known.again
             worth = worth or self._leaving(steps)
-            times += [at for s in steps if now < (at := self.again.get(s.pod.uid, now)) < self.ends]
+            times += [at for s in steps if now < (at := again.get(s.pod.uid, now)) < self.ends]
             if self._waits_for_budgets(steps):
                 times.append(max(self.poll_at, now + _FIRST_POLL / 10))
         if not times and not worth:
             return None
+        times.append(now + _LONGEST_WAIT)
+        if self.wait.stay:
+            times.append(self.checked + _CHECK_IDLE_SECONDS)
+            times += self._ends_of_notice(steps)
         if not self.call.threaded:
             # The wait of a simulated watch is over before it says what happened meanwhile.
             times.append(now + _LONGEST_POLL)
         return max(0.0, min([*times, self.ends]) - now)
 
+    def _ends_of_notice(self, steps: list[Step]) -> Iterator[float]:
+        now, here = self.call.now(), self.call.clock.monotonic()
+        for step in steps:
+            if step.verdict is Verdict.HELD and step.until is not None:
+                yield here + (step.until - now).total_seconds()
+
     # asking
+
+    def _idle_check_is_due(self) -> bool:
+        idle = self.call.clock.monotonic() - self.checked
+        return self.wait.stay and idle >= _CHECK_IDLE_SECONDS
 
     def _not_ours(self) -> tuple[Ended, str] | None:
         now = self.call.clock.monotonic()
@@ -345,11 +373,12 @@ class _Drain:
             return Ended.NODE_GONE, "another node has its name"
         if why := self.stop(node):
             return Ended.STOPPED, why
+        self.target = replace(self.target, kubelet_lost=kubelet_lost(node))
         return None
 
     def _send(self, step: Step) -> None:
         uid = step.pod.uid
-        self.flying[uid] = step
+        self.known.flying[uid] = step
         if self.call.senders is None:
             problem: BaseException | None = None
             try:
@@ -367,7 +396,7 @@ class _Drain:
 
     def _ask(self, step: Step) -> None:
         pod, cluster = step.pod, self.call.cluster
-        grace = self._grace(pod)
+        grace = self._grace(pod.grace_seconds)
         if step.verdict is Verdict.DELETE:
             seconds = max(1, pod.grace_seconds if grace is None else grace)
             cluster.delete_pod(pod.namespace, pod.name, uid=pod.uid, grace_seconds=seconds)
@@ -380,130 +409,107 @@ class _Drain:
                 timeout_seconds=EVICTION_SECONDS,
             )
 
-    def _grace(self, pod: Pod) -> int | None:
-        """A shorter grace than the pod's own, where the machine will not be there for as long."""
-        if self.target.lost_at is None:
-            return None
-        left = int((self.target.lost_at - self.call.clock.now()).total_seconds())
-        return max(1, left) if left < pod.grace_seconds else None
+    def _grace(self, own: int) -> int | None:
+        """Another grace than the pod's own: chosen by somebody, or shorter because the machine
+        will not be there for as long."""
+        chosen = self.target.grace_seconds
+        if self.target.lost_at is not None:
+            left = int((self.target.lost_at - self.call.now()).total_seconds())
+            if left < (own if chosen is None else chosen):
+                chosen = left
+        return None if chosen is None else max(1, chosen)
 
     # hearing
 
     def _hear(self, item: Item) -> None:
+        went, arrived = self.known.went, self.known.arrived
         match item:
             case Answer():
                 self._hear_answer(item)
             case Lost():
                 self._take_list(self._list())
             case types.WatchEvent():
-                self._hear_change(item)
-
-    def _hear_change(self, event: types.WatchEvent[types.Pod]) -> None:
-        pod = pods.pod(event.object)
-        self.fresh = False
-        if event.type == "DELETED":
-            self._gone(pod.uid)
-            return
-        if pod.uid not in self.pods:
-            self._arrived(pod)
-        self.pods[pod.uid] = pod
+                self.known.take_change(item)
+        if self.known.went > went:
+            self.moved = self.call.clock.monotonic()
+            self.polls = 0
+        if self.known.arrived > arrived:
+            # Although the node is cordoned, or because it is no longer.
+            self.checked = self.call.clock.monotonic() - _CHECK_SECONDS
 
     def _hear_answer(self, answer: Answer) -> None:
-        step = self.flying.pop(answer.uid)
-        problem = answer.problem
-        if isinstance(problem, errors.Unauthorized) or (
-            problem is not None and not isinstance(problem, errors.KubernetesError)
-        ):
-            raise problem
-        said = eviction_answers.read(problem)
-        self.said[answer.uid] = said
-        self.fresh = False
-        match said.meaning:
-            case Meaning.ACCEPTED:
-                self._accepted(step)
-            case Meaning.ENDING:
-                self.asked.add(answer.uid)
-            case Meaning.GONE:
-                self._gone(answer.uid)
-            case Meaning.BUDGET if step.budgets:
-                self.call.exhausted(step.budgets)
-            case Meaning.BUDGET | Meaning.LATER:
-                tries = self.tries[answer.uid] = self.tries.get(answer.uid, 0) + 1
-                wait = pause(tries, answer.uid, said.after_seconds)
-                self.again[answer.uid] = self.call.clock.monotonic() + wait
-
-    def _accepted(self, step: Step) -> None:
-        self.moved = self.call.clock.monotonic()
-        self.asked.add(step.pod.uid)
-        self.again.pop(step.pod.uid, None)
-        (self.deleted if step.verdict is Verdict.DELETE else self.evicted).append(step.pod.key)
-        if step.pod.owner:
-            self.evicted_owners.add(step.pod.owner.uid)
-
-    def _gone(self, uid: str) -> None:
-        if self.pods.pop(uid, None) is None:
-            return
-        self.went += 1
-        self.moved = self.call.clock.monotonic()
-        self.polls = 0
-
-    def _arrived(self, pod: Pod) -> None:
-        """A pod came to the node although it is cordoned, or because it is no longer."""
-        self.checked = self.call.clock.monotonic() - _CHECK_SECONDS
-        if pod.owner and pod.owner.uid in self.evicted_owners:
-            self.returned[pod.owner.uid] = self.returned.get(pod.owner.uid, 0) + 1
+        step = self.known.flying[answer.uid]
+        gate = step.budgets if step.verdict is Verdict.EVICT else ()
+        try:
+            _, said = self.known.take_answer(answer, self.call.clock.monotonic())
+        except BaseException:
+            self.call.all_budgets.settle(gate)
+            raise
+        self.call.all_budgets.settle(gate, exhausted=said.meaning is Meaning.BUDGET)
+        if said.meaning is Meaning.ACCEPTED:
+            self.moved = self.call.clock.monotonic()
 
     def _list(self) -> Page:
-        return self.call.patiently(lambda: self.call.cluster.list_pods(node=self.target.node))
+        return list_pods(self.call, self.target)
 
     def _take_list(self, listed: Page) -> None:
-        found = {p.uid: p for p in map(pods.pod, listed.items or ())}
-        for uid in self.pods.keys() - found.keys():
-            self._gone(uid)
-        for uid in found.keys() - self.pods.keys() if self.listed else ():
-            self._arrived(found[uid])
-        self.pods, self.listed = found, True
-        self.fresh = True
+        self.known.take_list(listed)
         self.feed.follow(listed.metadata.resource_version)
 
     # the end
 
     def _left(self) -> float:
-        return self.ends - self.call.clock.monotonic()
+        return 0.0 if self.call.cancelled else self.ends - self.call.clock.monotonic()
 
     def _finish(self) -> None:
         """Leave no request of ours running: each ends by the call's own deadline."""
-        while self.flying and self.call.left() > 0:
-            for item in self.feed.items(self.call.left()):
+        while self.known.flying and self.call.left() > 0:
+            for item in self.feed.items(min(self.call.left(), _LONGEST_WAIT)):
                 if isinstance(item, Answer):
                     with contextlib.suppress(errors.KubernetesError):
                         self._hear_answer(item)
         self.feed.close()
 
-    def _result(self, ended: Ended, why: str) -> Result:
-        steps = [] if ended is Ended.NODE_GONE else self._steps()
+    def _tell(self, steps: list[Step]) -> None:
+        now = self.call.clock.monotonic()
+        if self.report and now - self.reported >= _REPORT_SECONDS:
+            self.reported = now
+            self.report(self._result(steps, Ended.UNFINISHED, ""))
+
+    def _result(self, steps: list[Step], ended: Ended, why: str) -> Result:
+        if ended is Ended.NODE_GONE:
+            steps = []
+        leaving = [s for s in steps if s.verdict is Verdict.LEAVING]
         return Result(
             ended=ended,
             why=why,
-            evicted=tuple(self.evicted),
-            deleted=tuple(self.deleted),
-            went=self.went,
-            leaving=tuple(
-                s.pod.key for s in steps if s.verdict is Verdict.LEAVING and not self._overdue(s)
-            ),
+            evicted=tuple(self.known.evicted),
+            deleted=tuple(self.known.deleted),
+            went=self.known.went,
+            leaving=tuple(s.pod.key for s in leaving if not self._overdue(s)),
+            longest=self._longest(leaving),
             held={s.gang: s.until for s in steps if s.verdict is Verdict.HELD},
             blocked=tuple(self._blockers(steps)),
-            returned=self.returned,
+            returned=self.known.returned,
+            left=tuple(s.pod.key for s in steps if s.verdict is not Verdict.IGNORE),
+            ignored={s.pod.key: s.why for s in steps if s.verdict is Verdict.IGNORE},
         )
+
+    def _longest(self, leaving: list[Step]) -> Leaving | None:
+        asked = [(s.pod.asked_at, s.pod) for s in leaving if s.pod.asked_at]
+        if not asked:
+            return None
+        at, pod = min(asked, key=lambda one: one[0])
+        return Leaving(pod.key, at, pod.gone_by or at)
 
     def _blockers(self, steps: list[Step]) -> Iterator[Blocker]:
         budgets = {b.key: b for b in self._around().budgets}
         for step in steps:
-            key, said = step.pod.key, self.said.get(step.pod.uid)
+            key, said = step.pod.key, self.known.said.get(step.pod.uid)
             if step.verdict is Verdict.BLOCKED:
                 yield Blocker(key, step.why, lasting=True)
             elif late := self._overdue(step):
-                yield Blocker(key, late, lasting=True)
+                yield Blocker(key, late, lasting=True, leaving=True)
             elif step.verdict not in _ASKS:
                 continue
             elif said and said.meaning is not Meaning.BUDGET:

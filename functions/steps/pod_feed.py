@@ -25,6 +25,7 @@ _TRY_AGAIN = (
 )
 """What ends a watch without saying that we may not have one: list again, then watch anew."""
 
+LONGEST_WATCH = 600.0
 _BETWEEN_SECONDS = 0.1
 """Between two watches: something in between might end each of them at once."""
 
@@ -44,7 +45,12 @@ class Lost:
     problem: errors.KubernetesError
 
 
-Item = PodEvent | Answer | Lost
+@dataclass(frozen=True)
+class Woken:
+    """Something that is no matter of these pods has changed: a budget, the end of the call."""
+
+
+Item = PodEvent | Answer | Lost | Woken
 _Entry = tuple[int | None, Item | BaseException]
 """With the number of the watch that said it; None for what is no matter of a watch."""
 
@@ -55,6 +61,9 @@ class PodFeed(Protocol):
 
     def answered(self, answer: Answer) -> None: ...
 
+    def wake(self) -> None:
+        """End a wait in `items`. From any thread."""
+
     def items(self, seconds: float) -> Iterator[Item]:
         """What happened; waits up to ``seconds`` for something to happen."""
 
@@ -64,9 +73,10 @@ class PodFeed(Protocol):
 class InlineFeed:
     """For simulated clocks: everything in one thread, in one order."""
 
-    def __init__(self, cluster: Cluster, node: str) -> None:
+    def __init__(self, cluster: Cluster, node: str, selector: str = "") -> None:
         self._cluster = cluster
         self._node = node
+        self._selector = selector
         self._version = ""
         self._answers: list[Answer] = []
 
@@ -76,6 +86,8 @@ class InlineFeed:
     def answered(self, answer: Answer) -> None:
         self._answers.append(answer)
 
+    def wake(self) -> None: ...
+
     def items(self, seconds: float) -> Iterator[Item]:
         while self._answers:
             yield self._answers.pop(0)
@@ -83,7 +95,10 @@ class InlineFeed:
             return
         try:
             with self._cluster.watch_pods(
-                node=self._node, resource_version=self._version, timeout_seconds=seconds
+                node=self._node,
+                selector=self._selector,
+                resource_version=self._version,
+                timeout_seconds=seconds,
             ) as watch:
                 for event in watch:
                     self._version = event.object.metadata.resource_version
@@ -96,11 +111,14 @@ class InlineFeed:
 
 
 class ThreadedFeed:
-    """For real clocks. ``seconds`` is how long any watch of it is wanted."""
+    """For real clocks. ``until`` is how long any watch of it is wanted."""
 
-    def __init__(self, cluster: Cluster, node: str, clock: Clock, until: float) -> None:
+    def __init__(
+        self, cluster: Cluster, node: str, selector: str, clock: Clock, until: float
+    ) -> None:
         self._cluster = cluster
         self._node = node
+        self._selector = selector
         self._clock = clock
         self._until = until
         self._queue: queue.SimpleQueue[_Entry] = queue.SimpleQueue()
@@ -119,6 +137,9 @@ class ThreadedFeed:
     def answered(self, answer: Answer) -> None:
         self._queue.put((None, answer))
 
+    def wake(self) -> None:
+        self._queue.put((None, Woken()))
+
     def items(self, seconds: float) -> Iterator[Item]:
         if self._watcher is None and self._version is not None:
             watch = self._generation
@@ -126,9 +147,18 @@ class ThreadedFeed:
             def into(said: Item | BaseException) -> None:
                 self._queue.put((watch, said))
 
-            left = self._until - self._clock.monotonic()
+            left = min(self._until - self._clock.monotonic(), LONGEST_WATCH)
             delay = min(1.0, 0.1 * 2 ** min(self._losses, 5)) if self._losses else 0.0
-            self._watcher = _Watcher(self._cluster, self._node, self._version, left, delay, into)
+
+            def watch_from(version: str) -> Watch[types.Pod]:
+                return self._cluster.watch_pods(
+                    node=self._node,
+                    selector=self._selector,
+                    resource_version=version,
+                    timeout_seconds=left,
+                )
+
+            self._watcher = _Watcher(watch_from, self._node, self._version, delay, into)
         try:
             generation, item = self._queue.get(timeout=max(seconds, 0.001))
             while True:
@@ -156,17 +186,14 @@ class _Watcher:
 
     def __init__(
         self,
-        cluster: Cluster,
+        watch_from: Callable[[str], Watch[types.Pod]],
         node: str,
         version: str,
-        seconds: float,
         delay: float,
         into: Callable[[Item | BaseException], None],
     ) -> None:
-        self._cluster = cluster
-        self._node = node
+        self._watch_from = watch_from
         self._version = version
-        self._seconds = seconds
         self._delay = delay
         self._into = into
         self._stopped = threading.Event()
@@ -197,9 +224,7 @@ class _Watcher:
                 self._into(problem)
 
     def _read_one(self) -> None:
-        with self._cluster.watch_pods(
-            node=self._node, resource_version=self._version, timeout_seconds=self._seconds
-        ) as watch:
+        with self._watch_from(self._version) as watch:
             self._watch = watch
             if self._stopped.is_set():
                 return

@@ -1,5 +1,7 @@
 """Kubernetes' objects as the facts that the drain plan is made of."""
 
+from datetime import datetime, timedelta
+
 from functions.gateways.kubernetes import types
 from functions.rules import keys
 from functions.rules.drain_plan import Budget, Owner, Pod
@@ -30,10 +32,17 @@ def pod(found: types.Pod) -> Pod:
         empty_dirs=tuple(v.name for v in spec.volumes or () if v.empty_dir is not None),
         finalizers=tuple(meta.finalizers or ()),
         gone_by=meta.deletion_timestamp,
+        asked_at=_asked_at(meta),
         pod_group=group if isinstance(group, str) else "",
         evict_after=annotations.get(keys.EVICT_AFTER),
         ready_to_evict=annotations.get(keys.READY_TO_EVICT) == "true",
     )
+
+
+def _asked_at(meta: types.Meta) -> datetime | None:
+    if meta.deletion_timestamp is None:
+        return None
+    return meta.deletion_timestamp - timedelta(seconds=meta.deletion_grace_period_seconds or 0)
 
 
 def budget(found: types.PodDisruptionBudget) -> Budget:

@@ -45,7 +45,7 @@ def warn(
     ``started`` is when this drain began: a promise from before has nothing to do with it, unless
     it lies ahead. ``latest`` is when they have to go in any case.
     """
-    now = call.clock.now()
+    now = call.now()
     gangs = _members(call, node, on_node)
     done = Warned()
     for gang, members in sorted(gangs.items()):

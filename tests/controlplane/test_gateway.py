@@ -127,7 +127,7 @@ def test_an_exhausted_budget_is_told_from_impatience(
     with pytest.raises(errors.TooManyRequests) as refused:
         api.evict(namespace, "web", uid=uid)
     assert eviction_answers.read(refused.value).meaning is Meaning.BUDGET
-    [budget] = [pods.budget(b) for b in api.list_pdbs(namespace)]
+    [budget] = [pods.budget(b) for b in api.list_pdbs(namespace).items or ()]
     assert (budget.allowed, budget.healthy, budget.desired, budget.expected) == (0, 1, 1, 1)
     assert budget.never
 
@@ -156,7 +156,7 @@ def test_an_empty_selector_covers_every_pod_as_we_read_it(
     running(cluster, namespace, "web")
     seen(cluster, namespace, "all", 1)
     found = api.get_pod(namespace, "web")
-    [ours] = [pods.budget(b) for b in api.list_pdbs(namespace)]
+    [ours] = [pods.budget(b) for b in api.list_pdbs(namespace).items or ()]
     assert ours.covers(pods.pod(found))
     with pytest.raises(errors.TooManyRequests):
         api.evict(namespace, "web", uid=found.metadata.uid)

@@ -9,6 +9,7 @@ import copy
 import re
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from datetime import UTC, datetime, timedelta
 from typing import Any, Generic, TypeVar
 
 import msgspec
@@ -24,6 +25,7 @@ from functions.gateways.kubernetes.transport import (
 
 T = TypeVar("T")
 _PATH = re.compile(r"(/[A-Za-z0-9]([A-Za-z0-9._:-]*[A-Za-z0-9])?)+")
+_SAME = timedelta(seconds=3)
 PAGE = 500
 """Objects a page: a few MB of a large cluster's nodes, decoded and dropped."""
 
@@ -74,11 +76,28 @@ class Cluster:
         self._transport = transport
         self._counting = threading.Lock()
         self._wrote = [0]
+        self._dated: list[tuple[str, datetime]] = []
+        """The last answer's Date, and when it came by our own clock."""
         self.requests: dict[str, int] = {}
 
     @property
     def wrote(self) -> int:
         return self._wrote[0]
+
+    @property
+    def skew(self) -> timedelta:
+        """How far the server's clock is ahead of ours, by the Date of its last answer, which is in
+        whole seconds: less than `_SAME` is taken for none."""
+        if not self._dated:
+            return timedelta(0)
+        from email.utils import parsedate_to_datetime
+
+        text, came = self._dated[0]
+        try:
+            ahead = parsedate_to_datetime(text) - came
+        except ValueError:
+            return timedelta(0)
+        return ahead if abs(ahead) > _SAME else timedelta(0)
 
     def bounded(self, left: Callable[[], float]) -> "Cluster":
         """The same cluster and counters; no request lasts longer than ``left()`` says, and none
@@ -131,11 +150,13 @@ class Cluster:
         return self._get("pods", f"/api/v1/namespaces/{namespace}/pods/{name}", types.Pod)
 
     def watch_pods(
-        self, *, node: str, resource_version: str, timeout_seconds: float
+        self, *, node: str, resource_version: str, timeout_seconds: float, selector: str = ""
     ) -> Watch[types.Pod]:
         """Changes to the pods of ``node`` after ``resource_version``; the server ends the watch
         after ``timeout_seconds`` (whole seconds, at least one)."""
         query = {"fieldSelector": f"spec.nodeName={node}"}
+        if selector:
+            query["labelSelector"] = selector
         return self._watch(
             "pods", "/api/v1/pods", types.Pod, query, resource_version, timeout_seconds
         )
@@ -212,10 +233,23 @@ class Cluster:
 
     # what says how pods may be moved
 
-    def list_pdbs(self, namespace: str = "") -> list[types.PodDisruptionBudget]:
-        scope = f"/namespaces/{namespace}" if namespace else ""
-        path = f"/apis/policy/v1{scope}/poddisruptionbudgets"
-        return list(self._list("poddisruptionbudgets", path, types.PodDisruptionBudget, {}))
+    def list_pdbs(self, namespace: str = "") -> types.Page[types.PodDisruptionBudget]:
+        """All of them, with the resourceVersion to watch from."""
+        path = _pdbs(namespace)
+        return self._list_all("poddisruptionbudgets", path, types.PodDisruptionBudget, {})
+
+    def watch_pdbs(
+        self, *, namespace: str, resource_version: str, timeout_seconds: float
+    ) -> Watch[types.PodDisruptionBudget]:
+        """Changes after ``resource_version``, as `watch_pods` has them."""
+        return self._watch(
+            "poddisruptionbudgets",
+            _pdbs(namespace),
+            types.PodDisruptionBudget,
+            {},
+            resource_version,
+            timeout_seconds,
+        )
 
     def list_daemon_sets(self) -> list[types.DaemonSet]:
         return list(self._list("daemonsets", "/apis/apps/v1/daemonsets", types.DaemonSet, {}))
@@ -298,14 +332,17 @@ class Cluster:
         group: str = "",
         subresource: str = "",
         namespace: str = "",
+        name: str = "",
     ) -> bool:
-        """Ask the server whether we may (SelfSubjectAccessReview)."""
+        """Ask the server whether we may (SelfSubjectAccessReview): in every namespace where none
+        is named, and with every object of the kind where no name is given."""
         attributes = {
             "verb": verb,
             "resource": resource,
             "group": group,
             "subresource": subresource,
             "namespace": namespace,
+            "name": name,
         }
         body = {
             "apiVersion": "authorization.k8s.io/v1",
@@ -415,6 +452,8 @@ class Cluster:
         _check(request)
         self._count(verb, resource)
         response = self._transport.send(request)
+        if date := response.headers.get("date"):
+            self._dated[:] = [(date, datetime.now(UTC))]
         if not 200 <= response.status < 300:
             raise errors.api_error(
                 f"{request.method} {request.path}",
@@ -471,6 +510,11 @@ def _check(request: Request) -> None:
     if not _PATH.fullmatch(request.path):
         status = errors.Status(404, "NotFound", "no object can have such a name")
         raise errors.NotFound(f"{request.method} {request.path!r}", status)
+
+
+def _pdbs(namespace: str) -> str:
+    scope = f"/namespaces/{namespace}" if namespace else ""
+    return f"/apis/policy/v1{scope}/poddisruptionbudgets"
 
 
 def _retry_after(response: Response) -> float | None:

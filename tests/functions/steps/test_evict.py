@@ -13,7 +13,8 @@ from functions.rules import policy
 from functions.rules.draining import Ended, Result
 from functions.rules.policy import Drain
 from functions.steps.drain_call import Call
-from functions.steps.evict import Target, evict, preview
+from functions.steps.evict import Target, Wait, evict
+from functions.steps.preview import plan, preview
 from infra.local.cluster import EmbeddedTransport, builders
 from tests.support.simulated import DrainWorld
 
@@ -380,7 +381,7 @@ def test_evictions_never_pass_the_rate(world: World) -> None:
 def test_a_call_that_may_not_linger_asks_and_goes(world: World) -> None:
     for number in range(3):
         world.pod(f"web-{number}", app="web")
-    result = world.drain(linger=False)
+    result = world.drain(wait=Wait(linger=False))
     assert (result.ended, len(result.evicted), len(result.leaving)) == (Ended.UNFINISHED, 3, 3)
     assert world.clock.monotonic() == 0
 
@@ -407,7 +408,7 @@ def test_a_preview_asks_the_server_and_writes_nothing(world: World) -> None:
     world.server.apply(builders.pdb("web", labels={"app": "web"}, max_unavailable="50%"))
     world.server.faults.fail("create", "web-1/eviction$", 403, message="not on a Friday")
     with Call(world.cluster, world.clock, DRAIN, 10, "groundcrew-system") as call:
-        planned = preview(call, Target(node=NODE, uid=world.uid))
+        planned = preview(call, plan(call, Target(node=NODE, uid=world.uid)))
     found = {p.step.pod.name: (p.step.verdict.value, p.refused) for p in planned}
     assert found["bare"] == ("blocked", "")
     assert found["web-1"] == ("evict", "not on a Friday")
