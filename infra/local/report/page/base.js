@@ -71,7 +71,10 @@ function fitted(text, width) {
     const middle = (low + high + 1) >> 1;
     if (measure(text.slice(0, middle).trimEnd() + "…") <= width) low = middle; else high = middle - 1;
   }
-  return low < 4 ? "" : text.slice(0, low).trimEnd() + "…";
+  /* Not in the middle of a word, if that can be had. */
+  const space = text[low] === " " ? low : text.lastIndexOf(" ", low);
+  if (space > low / 2) low = space;
+  return low < 4 ? "" : text.slice(0, low).replace(/[\s,;:.(]+$/, "") + "…";
 }
 
 /* The time axis. */

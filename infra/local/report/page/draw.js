@@ -131,7 +131,7 @@ const DRAW = {
 /* A line for each text at [x, width, weight], the weightiest first and with the most room; then
    each gets all that is free up to the next text in its line. Who finds no place is a pin alone. */
 function placeTexts(texts, end) {
-  const gap = 12, lines = Array.from({length: LINES}, () => []);
+  const gap = 12, lines = Array.from({length: storyLines()}, () => []);
   const places = texts.map(() => ({line: -1, room: 0}));
   const order = texts.map((_, place) => place).sort((a, b) => texts[b][2] - texts[a][2] || a - b);
   for (const place of order) {

@@ -144,14 +144,15 @@ function nodeLabel(node) {
 }
 function marksLabel(node, one) {
   const [first] = one.marks;
-  const rest = one.marks.length - 1;
-  return `${node.name}, ${whenOf(first.t)}: ${wordOf(one.best)}${rest ? ` and ${rest} more` : ""}. ${one.best.text}`;
+  const count = one.marks.length;
+  return `${node.name}, ${whenOf(first.t)}: ${wordOf(one.best)}${count > 1 ? `, ${count} marks` : ""}. ${one.best.text}`;
 }
 
 /* Story: as many texts as find a place, in so many lines. */
-const LINES = 5, LINE = 16;
+const MOST_LINES = 5, LINE = 16;
+const storyLines = () => Math.min(MOST_LINES, state.run.story.length);
 const weightOfSaid = place => state.run.story[place].bad ? 1e9 : state.run.story[place].weight;
-const storyHeight = () => LINES * LINE + 20;
+const storyHeight = () => storyLines() * LINE + 22;
 const STOP = 19;
 /* Bands that overlap stand below each other. */
 function stopLevels() {
