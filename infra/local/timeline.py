@@ -56,14 +56,16 @@ _CHATTER = frozenset({Action.EVICT, Action.WAIT, Action.NOTHING})
 
 
 def normalised(entries: Iterable[Entry]) -> dict[str, list[str]]:
-    """By node, what was decided about it: function, action, incident and severity, in order."""
+    """By node and function, what was decided: action, incident and severity, in order. Which of
+    two functions was first depends on how long pods take, too."""
     found: dict[str, list[str]] = {}
     for entry in entries:
         if not isinstance(entry, Did) or entry.decision.action in _CHATTER:
             continue
         decided = entry.decision
-        words = (decided.function, decided.action.value, decided.incident, decided.severity)
-        found.setdefault(decided.node, []).append(" ".join(word for word in words if word))
+        words = (decided.action.value, decided.incident, decided.severity)
+        about = f"{decided.node} {decided.function}"
+        found.setdefault(about, []).append(" ".join(word for word in words if word))
     return found
 
 

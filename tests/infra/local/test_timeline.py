@@ -124,7 +124,10 @@ def test_what_depends_on_how_long_pods_take_is_left_out_of_the_comparison() -> N
         did(Action.DRAINED, at=LATER, function="drain"),
         Happened(at=NOW, says="x"),
     ]
-    assert normalised(entries) == {"n1": ["cordon cordon s/check evict", "drain drained"]}
+    assert normalised(entries) == {
+        "n1 cordon": ["cordon s/check evict"],
+        "n1 drain": ["drained"],
+    }
 
 
 def test_differences_name_what_differs_and_what_is_missing() -> None:

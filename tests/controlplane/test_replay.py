@@ -1,0 +1,29 @@
+"""Each scenario plays on a real control plane as it plays on the embedded one."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from infra.local import scenario_file
+from infra.local.summary import failures_of
+from infra.local.timeline import differences
+from tests.controlplane.cluster import ControlPlane
+from tests.controlplane.conftest import require_build
+from tests.controlplane.replay_world import play_on_control_plane
+from tests.support.worlds import outcome, play
+
+
+@pytest.mark.parametrize("name", scenario_file.known())
+def test_on_a_real_control_plane_a_scenario_plays_as_on_the_embedded_one(
+    name: str, tmp_path: Path
+) -> None:
+    require_build()
+    scenario = scenario_file.find(name)
+    embedded = play(scenario)
+    assert failures_of(embedded) == []
+    with ControlPlane(tmp_path) as cluster:
+        played = play_on_control_plane(scenario, cluster, embedded)
+    assert differences(outcome(embedded), outcome(played)) == []
+    assert failures_of(played) == []
