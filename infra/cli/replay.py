@@ -94,6 +94,8 @@ def run(args: argparse.Namespace) -> int:
         return _wrong(f"{args.policy}: {problem}")
     except (ScenarioError, Untellable, Refused) as problem:
         return _wrong(str(problem))
+    except KeyboardInterrupt:
+        return 130  # as a shell says it of a program that was interrupted
     except OSError as problem:
         return _wrong(f"{problem.filename}: {problem.strerror}")
     return _end(played, args)

@@ -191,6 +191,18 @@ def test_at_a_speed_it_takes_its_time(
     assert now[0] == pytest.approx(30, abs=0.2)
 
 
+def test_who_has_seen_enough_ends_it_without_a_traceback(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(seconds: float) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(time, "sleep", interrupted)
+    code, out, err = replay(capsys, SMALL, "--speed", "60")
+    assert (code, err) == (130, "")
+    assert out.startswith(SMALL)
+
+
 @pytest.mark.parametrize("speed", ["0", "-1", "fast"])
 def test_a_speed_that_is_none_is_wrong_usage(
     speed: str, capsys: pytest.CaptureFixture[str]
