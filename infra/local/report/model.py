@@ -37,9 +37,10 @@ class Clock(Struct, frozen=True, kw_only=True):
     """Something that runs out: a deadline, a window, a waiting time."""
 
     kind: str
-    """``window`` (no new work, then empty, before the provider acts), ``wait`` (how long a check
-    must hold), ``quiet`` (how long a recovery must last), ``warning`` (a gang may go by then),
-    ``override`` (how long a dismissed check keeps quiet)."""
+    """``deadline`` (when the provider acts), ``window`` (before it: no new work, then empty),
+    ``wait`` (how long a check must hold), ``quiet`` (how long a recovery must last),
+    ``warning`` (until when a gang may stay), ``override`` (how long a
+    dismissed check keeps quiet)."""
     a: int
     b: int
     due: int | None = None
@@ -77,7 +78,8 @@ class Mark(Struct, frozen=True, kw_only=True):
     """Place of the node in `Run.nodes`."""
     t: int
     k: str
-    """An action of `functions.rules.decision`, or one of `node_state.HAPPENINGS`."""
+    """An action of `functions.rules.decision`; of what happened, a word of `history` (``said``,
+    ``reboot``) or of `recorder` (``evicted``). The page's KINDS has a shape for each."""
     text: str
     f: str = ""
     """The function that decided; empty: it happened."""

@@ -21,20 +21,6 @@ STATES = {
 }
 OURS = frozenset({"cordon", "evict", "draining", "blocked", "drained"})
 """Out of service for us: these use up the budget."""
-HAPPENINGS = {
-    "said": "a check turned bad",
-    "well": "a check turned good",
-    "gpus": "another number of GPUs",
-    "reboot": "rebooted",
-    "replaced": "another machine",
-    "registered": "registered anew",
-    "gone": "machine gone",
-    "cordoned-by-others": "cordoned by somebody else",
-    "uncordoned-by-others": "uncordoned by somebody else",
-    "evicted": "pod evicted",
-    "deleted": "pod deleted past its budget",
-    "refused": "eviction refused",
-}
 
 
 class _Meta(msgspec.Struct):

@@ -61,13 +61,12 @@ const DRAW = {
     const most = Math.max(group.budget, ...out.map(one => one.ours + (one.others || 0)), 1);
     const yOf = count => bottom - count / most * (bottom - top);
     const area = (of, from) => {
-      let d = "", open = false;
+      let d = "";
       out.forEach((one, place) => {
         const a = Math.max(one.t, state.view[0]), b = Math.min(place + 1 < out.length ? out[place + 1].t : run.length, state.view[1]);
-        if (b <= a || !of(one)) { if (b > a) open = false; return; }
+        if (b <= a || !of(one)) return;
         const x = xOf(a), width = Math.max(xOf(b) - x, 2), low = yOf(from(one)), high = yOf(from(one) + of(one));
         d += `M${x.toFixed(1)} ${low.toFixed(1)}V${high.toFixed(1)}h${width.toFixed(1)}V${low.toFixed(1)}Z`;
-        open = true;
       });
       return d;
     };

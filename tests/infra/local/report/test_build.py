@@ -39,6 +39,11 @@ def test_what_happened_stands_before_what_was_decided_about_it(run: model.Run) -
     assert kinds == ["said", "open", "cordon", "start-drain", "wait", "evicted", "drained"]
 
 
+def test_a_machine_that_is_exchanged_in_one_moment_was_never_gone(run: model.Run) -> None:
+    kinds = [mark.k for mark in marks(run, "h100-03") if mark.t == at("8:30")]
+    assert kinds == ["replaced"]
+
+
 def test_a_cordon_of_a_person_is_told_apart_from_ours(run: model.Run) -> None:
     assert states(run, "h100-05")[1:3] == [(at("9:00"), "others"), (at("9:30"), "service")]
     kinds = [mark.k for mark in marks(run, "h100-05")][:2]

@@ -181,10 +181,13 @@ def test_zoom_and_pan_keep_inside_the_time(browser: Chromium, week: Path, run: m
 
 
 @pytest.mark.parametrize("width", [1440, 900, 400])
-def test_nothing_is_wider_than_the_window(browser: Chromium, week: Path, width: int) -> None:
+def test_nothing_is_wider_than_the_window_and_the_chart_has_most_of_it(
+    browser: Chromium, week: Path, width: int
+) -> None:
     browser.size(width, 800)
     browser.open(week)
     assert browser.js("document.documentElement.scrollWidth") <= width
+    assert browser.js("document.getElementById('lanes').clientWidth") > width * 0.6
 
 
 def test_the_theme_follows_the_system_until_it_is_chosen(browser: Chromium, week: Path) -> None:

@@ -4,10 +4,12 @@ import base64
 import hashlib
 import re
 from html.parser import HTMLParser
+from importlib import resources
 
 import msgspec
 
-from infra.local.report import model, page
+from functions.rules.decision import Action
+from infra.local.report import model, node_state, page
 from tests.infra.local.report.conftest import SCENARIO
 from tests.support import large_run
 from tests.support.reports import record
@@ -153,3 +155,12 @@ def test_what_failed_is_said_in_words_and_not_by_colour_alone(run: model.Run) ->
 
 def test_three_thousand_nodes_fit_into_a_few_megabytes() -> None:
     assert len(page.render([large_run.run()]).encode()) < 4_000_000
+
+
+def test_every_kind_of_mark_has_a_shape_and_a_word(run: model.Run) -> None:
+    script = (resources.files("infra.local.report") / "page" / "glyphs.js").read_text()
+    known = set(re.findall(r'^  "?([a-z-]+)"?: \["', script, re.MULTILINE))
+    assert {action.value for action in Action} <= known
+    assert {mark.k for mark in run.marks} <= known
+    bars = script.partition("const BARS")[2].partition("};")[0]
+    assert set(re.findall(r"(\w+): \{", bars)) == set(node_state.STATES) - {"service"}
