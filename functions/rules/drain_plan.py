@@ -196,6 +196,17 @@ def overdue(pod: Pod, around: Around, now: datetime) -> str:
     return "still there after its grace: its containers do not stop, or its volumes do not unmount"
 
 
+def of_daemon_set(step: Step) -> bool:
+    """Whether the pod is left alone because its DaemonSet would make it anew."""
+    owner = step.pod.owner
+    return (
+        step.verdict is Verdict.IGNORE
+        and not step.pod.mirror
+        and owner is not None
+        and owner.kind == "DaemonSet"
+    )
+
+
 def ignored(pod: Pod, around: Around) -> str:
     """Why the pod does not count; empty when it does."""
     if pod.mirror or (pod.owner and pod.owner.kind == "Node"):

@@ -33,6 +33,8 @@ COMMANDS = (
     Command("notices", "print how events are understood, one JSON line a notice"),
     Command("status", "show the nodes that are out of service, and why"),
     Command("explain", "tell what was decided about one node, and from what"),
+    Command("drain", "cordon nodes and empty them, now and by hand"),
+    Command("uncordon", "give nodes back, whoever took them out of service"),
     Command("pause", "stop every act but recoveries, for a time and with a reason"),
     Command("resume", "end a pause"),
     Command("policy", "check, print the schema of, or apply a policy"),
