@@ -171,6 +171,16 @@ EXPECTED = [
         "cordon any node since Mon 08:03",
         "no such decision",
     ),
+    (
+        '{decided: {action: drained, by: "Mon 08:02"}}',
+        "drained any node by Mon 08:02",
+        "no such decision",
+    ),
+    (
+        "{decided: {action: cordon, reason: xid-79}}",
+        "cordon any node (xid-79)",
+        "no such decision",
+    ),
     ("{never: {action: cordon}}", "never cordon any node", "Mon 08:02:00 gpu-03"),
     (
         "{most_out: {gpu: 0}}",
