@@ -18,7 +18,7 @@ class Answers:
 
     def send(self, request: Request) -> Response:
         self.asked.append(request.path)
-        return Response(status=self.status)
+        return Response(status=self.status, body=b"{}")
 
     def stream(self, request: Request) -> tuple[Response, Iterator[bytes]]:
         return self.send(request), iter(())
