@@ -15,7 +15,6 @@ import importlib
 import os
 import sys
 from collections.abc import Sequence
-from importlib import metadata
 from typing import NamedTuple
 
 
@@ -30,6 +29,7 @@ class Command(NamedTuple):
 
 COMMANDS = (
     Command("replay", "play scenarios on an embedded cluster, a week in seconds"),
+    Command("record", "keep what a cluster is told, to replay it"),
     Command("notices", "print how events are understood, one JSON line a notice"),
     Command("status", "show the nodes that are out of service, and why"),
     Command("explain", "tell what was decided about one node, and from what"),
@@ -69,9 +69,7 @@ def _parser(chosen: str) -> argparse.ArgumentParser:
         "them and gives them back.",
         epilog="example: %(prog)s replay a-bad-week",
     )
-    parser.add_argument(
-        "--version", action="version", version=f"groundcrew {metadata.version('k8s-groundcrew')}"
-    )
+    parser.add_argument("--version", action=_Version, nargs=0, help="print it and end")
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
     for command in COMMANDS:
         one = commands.add_parser(
@@ -83,6 +81,16 @@ def _parser(chosen: str) -> argparse.ArgumentParser:
             importlib.import_module(command.module).add_arguments(one)
         one.set_defaults(module=command.module)
     return parser
+
+
+class _Version(argparse.Action):
+    """Looked up when it is asked for: that takes longer than the parser."""
+
+    def __call__(self, parser: argparse.ArgumentParser, *_: object) -> None:
+        from importlib import metadata
+
+        print(f"groundcrew {metadata.version('k8s-groundcrew')}")
+        parser.exit()
 
 
 def _program(path: str) -> str:

@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from tests.controlplane.access import Cluster
+from tests.controlplane.bed import Bed
 from tests.controlplane.build import BUILD_COMMAND, cached
 from tests.controlplane.cluster import ControlPlane
 from tests.controlplane.external import ExternalCluster
@@ -74,6 +75,14 @@ def namespace(cluster: Cluster, clean_nodes: Nodes) -> Iterator[str]:
     # First no new pods can be made in it, then the pods go at once; the rest goes by itself.
     cluster.kubectl("delete", "namespace", name, "--wait=false")
     cluster.kubectl("delete", "pod", "--all", "--force", "--grace-period=0", f"-n={name}")
+
+
+@pytest.fixture
+def bed(cluster: Cluster, clean_nodes: Nodes, namespace: str) -> Iterator[Bed]:
+    """Nodes with pods, to be drained."""
+    made = Bed.on(cluster, clean_nodes, namespace)
+    yield made
+    made.transport.close()
 
 
 def require_build() -> None:
