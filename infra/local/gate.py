@@ -18,15 +18,23 @@ class Eviction(msgspec.Struct, frozen=True):
     at: datetime
     pod: str
     """``namespace/name``."""
+    node: str
+    """Where it ran."""
     deleted: bool
     """Past its disruption budget: at a deadline of the policy."""
 
 
 class Gate:
     def __init__(
-        self, inner: Transport, clock: Clock, lacking: Callable[[], dict[str, int]]
+        self,
+        inner: Transport,
+        clock: Clock,
+        lacking: Callable[[], dict[str, int]],
+        on_eviction: Callable[[Eviction], None] = lambda eviction: None,
     ) -> None:
-        """``lacking``: by disruption budget, how many healthy pods it is short of now."""
+        """``lacking``: by disruption budget, how many healthy pods it is short of now.
+        ``on_eviction`` hears of each that was granted."""
+        self._on_eviction = on_eviction
         self._inner = inner
         self._clock = clock
         self._lacking = lacking
@@ -46,11 +54,12 @@ class Gate:
         pod = _evicted_pod(request)
         if not pod:
             return self._inner.send(request)
-        before = self._lacking()
+        before, node = self._lacking(), self._node_of(pod)
         response = self._inner.send(request)
         if 200 <= response.status < 300:
             deleted = request.method == "DELETE"
-            self.evictions.append(Eviction(self._clock.now(), pod, deleted))
+            self.evictions.append(Eviction(self._clock.now(), pod, node, deleted))
+            self._on_eviction(self.evictions[-1])
             after = self._lacking()
             # A deletion past a budget is the policy's will; an eviction may never break one.
             self.violations += (
@@ -64,10 +73,26 @@ class Gate:
         self._pass(request)
         return self._inner.stream(request)
 
+    def _node_of(self, pod: str) -> str:
+        namespace, _, name = pod.partition("/")
+        path = f"/api/v1/namespaces/{namespace}/pods/{name}"
+        answer = self._inner.send(Request(method="GET", path=path))
+        if answer.status != 200:
+            return ""
+        return msgspec.json.decode(answer.body, type=_Pod).spec.node
+
     def _pass(self, request: Request) -> None:
         if self.is_closed:
             raise errors.Unreachable(f"{request.method} {request.path}: connection refused")
         self.requests += 1
+
+
+class _PodSpec(msgspec.Struct):
+    node: str = msgspec.field(default="", name="nodeName")
+
+
+class _Pod(msgspec.Struct):
+    spec: _PodSpec = msgspec.field(default_factory=_PodSpec)
 
 
 def _evicted_pod(request: Request) -> str:

@@ -21,10 +21,11 @@ from functions.rules.decision import Action, Decision
 from infra.local import telling
 from infra.local.clock import PING, Tick
 from infra.local.expectations import Judge
+from infra.local.gate import Eviction
 from infra.local.outside import Habits, Outside, embedded_habits
 from infra.local.scenario import Expect, Scenario, Step, Timed
 from infra.local.scenario_file import moment, pick
-from infra.local.stage import Stage, Through
+from infra.local.stage import Nobody, Stage, Through, Witness
 from infra.local.timeline import Did, Entry, Happened, Trouble
 from infra.local.world import Change, World
 
@@ -88,6 +89,7 @@ def play(
     settle: Callable[[], None] = lambda: None,
     ticks: Sequence[tuple[datetime, str]] | None = None,
     habits: Habits = embedded_habits,
+    witness: Witness | None = None,
 ) -> Played:
     """Play ``scenario`` in ``world``, whose clock is to stand before its start.
 
@@ -95,8 +97,10 @@ def play(
     ``on_time`` where the time goes before it goes there. ``settle`` waits, in a world that has
     a time of its own, until that has caught up. ``ticks``, of an earlier play, are made instead
     of those that this one would choose. ``habits`` are those of the world's kubelets.
+    ``witness`` sees what becomes of the fleet, from the functions' first look at it.
     """
-    play = _Play(scenario, world, on_entry, on_time, through, settle, ticks, habits)
+    seen_by = witness or Nobody()
+    play = _Play(scenario, world, on_entry, on_time, through, settle, ticks, habits, seen_by)
     return play.run(scenario.policy if policy is None else policy)
 
 
@@ -111,12 +115,14 @@ class _Play:
         settle: Callable[[], None],
         ticks: Sequence[tuple[datetime, str]] | None,
         habits: Habits,
+        witness: Witness,
     ) -> None:
         self.scenario = scenario
         self.world = world
         self.clock = world.clock
         self.on_entry = on_entry
         self.on_time = on_time
+        self.witness = witness
         self.stage = Stage(world, self, through=through, settle=settle, ticks=ticks)
         self.outside = Outside(self.stage.api, self.clock, scenario, habits)
         self.played = Played(scenario, [], Counts())
@@ -289,10 +295,15 @@ class _Play:
         self._count(event, outcome, requests)
 
     def decided(self, event: CloudEvent, decision: Decision) -> None:
+        self.witness.decided(self.clock.now(), decision)
         self._note(Did(at=self.clock.now(), woken_by=event.type, decision=decision))
 
     def changed(self, change: Change) -> None:
+        self.witness.changed(self.clock.now(), change)
         self._count_out(change)
+
+    def evicted(self, eviction: Eviction) -> None:
+        self.witness.evicted(eviction)
 
     def failed(self, says: str) -> None:
         self.played.counts.failures += 1

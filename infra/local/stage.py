@@ -17,7 +17,7 @@ from functions.rules.decision import Decision
 from infra.local import manifests, telling
 from infra.local.broker import Broker, Delivery
 from infra.local.clock import Tick
-from infra.local.gate import Gate
+from infra.local.gate import Eviction, Gate
 from infra.local.outside import NAMESPACE
 from infra.local.schedule import Given, Schedule
 from infra.local.world import Api, Change, World
@@ -42,9 +42,29 @@ class Listener(Protocol):
         """What the API server's watch says, before anybody hears of it."""
         ...
 
+    def evicted(self, eviction: Eviction) -> None:
+        """A pod was asked to go, and goes."""
+        ...
+
     def failed(self, says: str) -> None:
         """A call ended in an error although the API server could be reached."""
         ...
+
+
+class Witness(Protocol):
+    """Who wants to know of a play what became of the fleet."""
+
+    def decided(self, at: datetime, decision: Decision) -> None: ...
+    def changed(self, at: datetime, change: Change) -> None: ...
+    def evicted(self, eviction: Eviction) -> None: ...
+
+
+class Nobody:
+    """The witness of a play that nobody watches."""
+
+    def decided(self, at: datetime, decision: Decision) -> None: ...
+    def changed(self, at: datetime, change: Change) -> None: ...
+    def evicted(self, eviction: Eviction) -> None: ...
 
 
 class Stage:
@@ -63,7 +83,7 @@ class Stage:
         self.clock = world.clock
         self.settle = settle
         self.api = Api(world.transport)
-        self.gate = Gate(world.transport, self.clock, self._budgets)
+        self.gate = Gate(world.transport, self.clock, self._budgets, listener.evicted)
         self._listener = listener
         self._said: dict[tuple[str, str], tuple[str, str, str]] = {}
         """By function and node, its last decision."""
