@@ -29,6 +29,7 @@ class Command(NamedTuple):
 
 COMMANDS = (
     Command("replay", "play scenarios on an embedded cluster, a week in seconds"),
+    Command("backtest", "compare what two policies would have done with the same history"),
     Command("record", "keep what a cluster is told, to replay it"),
     Command("notices", "print how events are understood, one JSON line a notice"),
     Command("status", "show the nodes that are out of service, and why"),
@@ -38,6 +39,7 @@ COMMANDS = (
     Command("pause", "stop every act but recoveries, for a time and with a reason"),
     Command("resume", "end a pause"),
     Command("policy", "check, print the schema of, or apply a policy"),
+    Command("completion", "print a completion script for your shell"),
 )
 
 
@@ -49,7 +51,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     arguments = list(sys.argv[1:] if argv is None else argv)
     # Options of the program itself take no values, so the first word is the command.
     chosen = next((word for word in arguments if not word.startswith("-")), "")
-    args = _parser(chosen).parse_args(arguments)
+    args = parser(chosen).parse_args(arguments)
     try:
         code: int = importlib.import_module(args.module).run(args)
         sys.stdout.flush()
@@ -61,26 +63,27 @@ def main(argv: Sequence[str] | None = None) -> int:
     return code
 
 
-def _parser(chosen: str) -> argparse.ArgumentParser:
-    """The parser of the program, in which only the ``chosen`` command knows its options."""
-    parser = argparse.ArgumentParser(
+def parser(chosen: str = "", *, every: bool = False) -> argparse.ArgumentParser:
+    """The parser of the program, in which only the ``chosen`` command knows its options, or
+    ``every`` one (which imports them all)."""
+    made = argparse.ArgumentParser(
         prog=_program(sys.argv[0]),
         description="The ground crew of a GPU fleet: takes sick nodes out of service, empties "
         "them and gives them back.",
         epilog="example: %(prog)s replay a-bad-week",
     )
-    parser.add_argument("--version", action=_Version, nargs=0, help="print it and end")
-    commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
+    made.add_argument("--version", action=_Version, nargs=0, help="print it and end")
+    commands = made.add_subparsers(title="commands", metavar="COMMAND", required=True)
     for command in COMMANDS:
         one = commands.add_parser(
             command.name,
             help=command.help,
             formatter_class=argparse.RawDescriptionHelpFormatter,
         )
-        if command.name == chosen:
+        if every or command.name == chosen:
             importlib.import_module(command.module).add_arguments(one)
         one.set_defaults(module=command.module)
-    return parser
+    return made
 
 
 class _Version(argparse.Action):
