@@ -89,7 +89,7 @@ def resync(context: Context) -> Outcome:
     for node in context.cluster.list_nodes("" if full else keys.STATE):
         view = mark.view(node, policy)
         census.count(view, cordoning.domains_of(view, policy))
-        if view.state in cordoning.ACTED:
+        if cordoning.is_out(view):
             out.append(place(view, policy))
         if find.stamp(node) not in ("", node.metadata.label(keys.INSTANCE)):
             unstamped.append(node)

@@ -14,7 +14,7 @@ from typing import NamedTuple
 import msgspec
 
 from events.notice import Kind, Notice, Severity
-from functions.rules import breaker, budget, incidents, ledger, recovery
+from functions.rules import breaker, budget, claim, incidents, ledger, recovery
 from functions.rules.decision import Action, Decision
 from functions.rules.incidents import Cordon, Incident, Record, State
 from functions.rules.keys import EXCLUDE_FROM_LOAD_BALANCERS
@@ -101,10 +101,12 @@ def decide(facts: Facts, policy: Policy, now: datetime) -> Plan:
     ledgers = {pool: look_at_breakers(led, policy, now) for pool, led in facts.ledgers.items()}
     heard = [_hear(node, ledgers, policy, now) for node in facts.nodes]
     _tell_breakers(heard, ledgers, policy, now)
-    doubts = {pool: _doubts(found, policy, now) for pool, found in ledgers.items()}
-    for ears in heard:
-        ears.doubts = doubts.get(ears.view.pool, {})
     settled = [_settle(ears, ledgers, policy, now) for ears in heard]
+    over = [ears for ears in settled if any(d.action is Action.CLOSE for d in ears.decisions)]
+    _tell_breakers(over, ledgers, policy, now)
+    doubts = {pool: _doubts(found, policy, now) for pool, found in ledgers.items()}
+    for ears in settled:
+        ears.doubts = doubts.get(ears.view.pool, {})
     allowed, cluster = _reserve(settled, facts, ledgers, policy, now)
     verdicts = tuple(_judge(one, allowed, facts, ledgers, policy, now) for one in settled)
     _keep_machines(verdicts, ledgers, now)
@@ -250,7 +252,7 @@ def _record_of(facts: NodeFacts) -> tuple[Record, _Origin]:
 
 def _dismiss(ears: _Ears, record: Record, policy: Policy, now: datetime) -> Record:
     for incident in record.open:
-        wish = wish_of(incident, ears.view, policy, now)
+        wish = wish_of(incident, ears.view, policy, now, record.cordon)
         if wish.severity < Severity.CORDON:
             continue
         dismissed = msgspec.structs.replace(
@@ -259,6 +261,7 @@ def _dismiss(ears: _Ears, record: Record, policy: Policy, now: datetime) -> Reco
             ended=now,
             why="uncordoned by somebody else",
             boot=ears.view.boot_id or incident.boot,
+            rebooted=None,  # only a boot after this one lets the check speak again
         )
         record = record.with_incident(dismissed, incident)
         ears.say(
@@ -347,7 +350,7 @@ def _settle(ears: _Ears, ledgers: Mapping[str, Ledger], policy: Policy, now: dat
     known = {(i.key, i.first) for i in ears.before.incidents}
     for incident in record.incidents:
         if incident.open:
-            wish = wish_of(incident, ears.view, policy, now)
+            wish = wish_of(incident, ears.view, policy, now, record.cordon)
             ears.wishes[incident.key] = wish
             if wish.due:
                 ears.due.append(wish.due)
@@ -386,8 +389,15 @@ def _opened(incident: Incident, wish: Wish, now: datetime) -> str:
     return words
 
 
-def wish_of(incident: Incident, view: NodeView, policy: Policy, now: datetime) -> Wish:
-    """What the incident asks for at ``now``, and when it asks for more."""
+def wish_of(
+    incident: Incident, view: NodeView, policy: Policy, now: datetime, cordon: Cordon | None = None
+) -> Wish:
+    """What the incident asks for at ``now``, and when it asks for more.
+
+    ``cordon`` is the node's, if it has one: whoever wrote it may be some seconds ahead of us, and
+    what was due by that clock is not undone by ours.
+    """
+    now = max(now, incident.first, cordon.at if cordon else now)
     words = (incident.source, incident.check, incident.reason, incident.cause.value)
     shadow = policy.shadows(*words, view.pool)
     severity, voluntary, due = incident.severity, True, None
@@ -406,7 +416,7 @@ def wish_of(incident: Incident, view: NodeView, policy: Policy, now: datetime) -
     else:
         acts_at = incident.first + policy.wait_of(*words)
         taken_back = None if incident.latched else incident.claimed
-        if taken_back and taken_back < acts_at:
+        if taken_back and max(taken_back, incident.first) < acts_at:
             severity = Severity.WATCH  # it did not last
         elif now < acts_at:
             severity, due = Severity.WATCH, acts_at
@@ -437,7 +447,8 @@ def _reserve(
     out = list(facts.out)
     for found in ledgers.values():
         out += _places(ledger.live(found, now))
-        out += (budget.Place(machine, found.pool) for machine in found.others)
+        # Whoever asks is in service as read just now, whatever the last full read found.
+        out += (budget.Place(m, found.pool) for m in found.others if m not in places)
     half = _places(ledger.live(facts.cluster, now)) if facts.cluster else []
     forced = [places[e.view.machine] for e, voluntary in asking if not voluntary]
     free = [(e, v) for e, v in asking if v]
@@ -630,11 +641,19 @@ def _cordon(
 def _release(
     ears: _Ears, record: Record, policy: Policy, now: datetime
 ) -> tuple[Record, bool | None, bool | None]:
-    cordon = record.cordon
+    view, cordon = ears.view, record.cordon
     assert cordon is not None
     if cordon.theirs:
         ears.say(Action.CLOSE, "no incident is left; the cordon is somebody else's and stays")
         return msgspec.structs.replace(record, cordon=None), None, None
+    if theirs := claim.on(cordon, view.claim):
+        ears.say(
+            Action.CLOSE,
+            f"no incident is left; the node stays cordoned, {theirs.by} took it out of service "
+            f"at {theirs.at:%Y-%m-%d %H:%M}Z (groundcrew uncordon {view.name})",
+        )
+        without = msgspec.structs.replace(record, cordon=None)
+        return without, None, (False if cordon.lb else None)
     recent = [at for at in record.releases if now - at < policy.recovery.releases_within]
     if len(recent) >= policy.recovery.releases:
         ears.held["releases"] = (
@@ -645,7 +664,7 @@ def _release(
     why = next((i.why for i in reversed(record.incidents) if i.ended == now), "no incident is left")
     ears.say(Action.UNCORDON, why)
     released = msgspec.structs.replace(record, cordon=None, releases=(*recent, now))
-    return released, (False if ears.view.unschedulable else None), (False if cordon.lb else None)
+    return released, (False if view.unschedulable else None), (False if cordon.lb else None)
 
 
 def _unreadable(ears: _Ears) -> Verdict:
@@ -771,6 +790,12 @@ def _because(ears: _Ears, worst: Severity) -> str:
 
 def _place(view: NodeView, policy: Policy) -> budget.Place:
     return budget.Place(view.machine, view.pool, domains_of(view, policy))
+
+
+def is_out(view: NodeView) -> bool:
+    """Whether the node is out of service for an incident of ours. One that somebody has just
+    uncordoned is not, whatever its label still says: it holds no place for itself."""
+    return view.state in ACTED and view.unschedulable
 
 
 def domains_of(view: NodeView, policy: Policy) -> tuple[str, ...]:

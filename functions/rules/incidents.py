@@ -30,6 +30,8 @@ APPLICATION_XIDS = frozenset({"xid-13", "xid-31", "xid-43", "xid-45"})
 """XIDs that a faulty program causes on a healthy GPU (NVIDIA's XID catalogue)."""
 KEPT_CLOSED = timedelta(days=7)
 MAX_JOBS = 8
+SKEW = timedelta(minutes=5)
+"""How far a source's clock may run ahead of ours."""
 SEVERAL = "several-checks"
 """Check of the incident that stands for many of one source, merged for space."""
 LONGEST_WORD = 160
@@ -341,7 +343,7 @@ def _accuse(
         cause=notice.cause,
         first=now,
         last=now,
-        told=_not_ahead(notice.since, now),
+        told=_newest(known, notice, now),
         # Said before the machine booted anew, and not since: the new boot counts as such.
         boot=known.boot if known is not None and stale else boot,
         deadline=notice.deadline,
@@ -394,7 +396,7 @@ def _again(
         evidence=notice.evidence if worse else counted.evidence,
         in_log=known.in_log or notice.in_log,
         deadline=deadline,
-        told=max(filter(None, (known.told, _not_ahead(notice.since, now))), default=None),
+        told=_newest(known, notice, now),
         boot=boot if new_boot else known.boot,
         last=now,
         claimed=None,
@@ -428,7 +430,7 @@ def _claim(record: Record, notice: Notice, now: datetime, *, live: bool) -> Reco
         claimed = msgspec.structs.replace(
             incident,
             claimed=now,
-            told=max(filter(None, (incident.told, _not_ahead(notice.since, now))), default=None),
+            told=_newest(incident, notice, now),
             latched=incident.latched or notice.latched,
         )
         record = record.with_incident(claimed, incident)
@@ -491,9 +493,17 @@ def _stale(notice: Notice, known: Incident) -> bool:
     return notice.since is not None and known.told is not None and notice.since <= known.told
 
 
+def _newest(known: Incident | None, notice: Notice, now: datetime) -> datetime | None:
+    told = known.told if known else None
+    return max(filter(None, (told, _not_ahead(notice.since, now))), default=None)
+
+
 def _not_ahead(since: datetime | None, now: datetime) -> datetime | None:
-    """A source's clock may run ahead of ours; its words are never newer than now."""
-    return min(since, now) if since else None
+    """What is dated far ahead of us is dated now: else no later word would be newer. By a little
+    it is kept as it came, so that the same word is known again."""
+    if since is None:
+        return None
+    return since if since <= now + SKEW else now
 
 
 def tidy(record: Record, policy: Policy, now: datetime) -> Record:

@@ -140,9 +140,8 @@ class Crew:
         )
         plan = cordoning.decide(facts, policy, self.now)
         if out is None and any(v.unschedulable for v in plan.verdicts):
-            out = [
-                place(mark.view(node, policy), policy) for node in self.cluster.list_nodes(MARKED)
-            ]
+            views = (mark.view(node, policy) for node in self.cluster.list_nodes(MARKED))
+            out = [place(view, policy) for view in views if cordoning.is_out(view)]
             plan = cordoning.decide(replace(facts, out=tuple(out)), policy, self.now)
         if edits:  # what they changed is to be written even where `decide` changed nothing
             changed = {p: led for p, led in pools.items() if led is not self.active.ledgers.get(p)}

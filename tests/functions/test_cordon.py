@@ -77,6 +77,14 @@ class Fleet:
         self.cluster.apply({"apiVersion": "v1", "kind": "Node"} | node)
         return self.node(name)
 
+    def set_cordon(self, name: str, cordoned: bool) -> None:
+        """As a person does with kubectl."""
+        node = self.node(name)
+        node["spec"].pop("unschedulable", None)
+        if cordoned:
+            node["spec"]["unschedulable"] = True
+        self.cluster.apply({"apiVersion": "v1", "kind": "Node"} | node)
+
     def sick(self, name: str = "n0") -> CloudEvent:
         return self.update(self.condition(name, *XID_79))
 
@@ -601,6 +609,23 @@ class TestLedger:
             fleet.resync()
             assert len(fleet.cordoned()) <= 3
         assert len(fleet.cordoned()) == 3
+
+    def test_a_node_that_somebody_uncordoned_holds_no_place_for_itself(self, fleet: Fleet) -> None:
+        fleet.policy(
+            "version: 1\nbudget: {pool: 10%, cluster: 100%}\n"
+            "breaker: {share: 100%, day_share: 100%}"
+        )
+        bad = ("AcceleratedHardwareReady", "False")
+        fleet.handle(fleet.update(fleet.condition("n0", *bad, "DCGMError")))
+        assert fleet.cordoned() == ["n0"]
+        fleet.set_cordon("n1", True)
+        fleet.pass_time(timedelta(minutes=6))
+        fleet.resync()
+        fleet.set_cordon("n0", False)
+        fleet.condition("n0", *bad, "NvidiaDoubleBitError")
+        fleet.resync()
+        assert fleet.record().open[0].severity == "evict"
+        assert fleet.cordoned() == ["n1"]
 
 
 class TestPolicy:

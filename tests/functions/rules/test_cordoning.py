@@ -236,6 +236,40 @@ class TestFirstSeen:
         assert again.unschedulable is True
 
 
+class TestClocks:
+    """Instances of us differ by seconds: what one did is not undone by another that is behind."""
+
+    BEHIND = timedelta(seconds=3)
+
+    @pytest.mark.parametrize(
+        ("check", "wait"), [("KernelReady", minutes(0)), ("Ready", minutes(5))]
+    )
+    def test_a_cordon_is_not_released_by_a_clock_behind_the_one_that_wrote_it(
+        self, check: str, wait: timedelta
+    ) -> None:
+        seen = after(only(run(node(), notice(check))))
+        cordoned = run(seen, notice(check), at=NOW + wait)
+        marked = after(only(cordoned)) if wait else seen
+        assert marked.unschedulable
+        for said in ((), (notice(check),)):
+            behind = run(marked, *said, at=NOW + wait - self.BEHIND)
+            assert only(behind).unschedulable is None
+            assert only(behind).state == "cordon"
+
+    def test_nor_one_for_a_window_that_was_due_by_that_clock(self) -> None:
+        window = {"kind": Kind.MAINTENANCE, "deadline": NOW + timedelta(hours=24), **EVICT}
+        marked = after(only(run(node(), notice("m", **window))))
+        assert marked.unschedulable
+        assert only(run(marked, at=NOW - self.BEHIND)).unschedulable is None
+
+    def test_an_agent_that_is_a_little_ahead_is_known_again_after_a_reboot(self) -> None:
+        said = notice(latched=True, since=NOW + self.BEHIND)
+        marked = after(only(run(node(), said)), boot_id="boot-2")
+        view = after(only(run(marked, said, at=NOW + minutes(5))))
+        view = after(only(run(view, recovery(latched=True), at=NOW + minutes(6))))
+        assert only(run(view, at=NOW + minutes(21))).unschedulable is False
+
+
 class TestBudget:
     """Rule 5: budgets pace; involuntary losses use them up and ask for none."""
 
@@ -485,10 +519,17 @@ def test_shadow_mode_decides_and_tells_and_does_nothing() -> None:
     assert "would cordon" in told.reason
 
 
-def test_an_opted_out_node_is_left_alone() -> None:
-    verdict = only(run(node(labels={keys.OPT_OUT: "false"}), notice(**EVICT)))
+def test_an_opted_out_node_is_left_alone_and_takes_no_place() -> None:
+    plan = run(node(labels={keys.OPT_OUT: "false"}), notice(**EVICT))
+    verdict = only(plan)
     assert not verdict.changed
     assert verdict.decisions[-1].blocked_by == ("opt-out",)
+    assert plan.cluster is None
+    assert not any(found.reservations for found in plan.ledgers.values())
+
+
+def test_of_an_opted_out_node_that_is_well_nothing_is_said() -> None:
+    assert not run(node(labels={keys.OPT_OUT: "false"})).decisions
 
 
 class TestApplicationFaults:

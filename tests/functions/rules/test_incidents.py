@@ -1,18 +1,19 @@
 """The record on the node: what is written is read, within its size, and nothing unknown is lost."""
 
 import json
-from datetime import timedelta
+from datetime import datetime, timedelta
+from typing import Any
 
 import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from events.notice import Cause, Kind, Severity, evidence
+from events.notice import Cause, Kind, Notice, Severity, evidence
 from functions.rules import incidents
 from functions.rules.incidents import Cordon, Incident, Record, State
-from functions.rules.policy import default
-from tests.support.facts import NOW, minutes, node, notice, recovery
+from functions.rules.policy import default, parse
+from tests.support.facts import NOW, after, minutes, node, notice, only, recovery, run
 
 times = st.datetimes(
     min_value=NOW.replace(tzinfo=None), max_value=NOW.replace(tzinfo=None) + timedelta(days=40)
@@ -131,3 +132,252 @@ def test_five_hundred_notices_about_one_node_stay_within_the_size() -> None:
     said = [notice(f"check-{n}", evidence="x" * 200) for n in range(500)]
     record = incidents.hear(Record(machine="m"), node(), said, default(), NOW)
     assert len(incidents.encode(record)) <= incidents.MAX_BYTES
+
+
+class TestMergedForSpace:
+    SAID = tuple(
+        notice(f"check-{n}", source="alertmanager", evidence="x" * 200) for n in range(100)
+    )
+
+    def merged(self, *said: Notice) -> Record:
+        record = incidents.hear(Record(machine="m"), node(), said or self.SAID, default(), NOW)
+        return incidents.decode(incidents.encode(record))
+
+    def test_many_of_one_source_become_one_under_a_name_of_its_own(self) -> None:
+        (one,) = self.merged().incidents
+        assert one.check == incidents.SEVERAL
+        assert one.evidence == "several checks, merged for space"
+
+    def test_a_repeat_of_all_of_them_changes_nothing(self) -> None:
+        record = self.merged()
+        later = NOW + minutes(1)
+        assert incidents.hear(record, node(), self.SAID, default(), later) == record
+
+    def test_what_one_of_them_takes_back_is_not_taken_back_by_all(self) -> None:
+        record = self.merged()
+        for number in range(100):
+            said = recovery(f"check-{number}", source="alertmanager")
+            record = incidents.hear(record, node(), [said], default(), NOW)
+        assert record.incidents[0].claimed is None
+
+    def test_something_worse_raises_it(self) -> None:
+        worse = notice("check-3", source="alertmanager", severity=Severity.EVICT)
+        record = incidents.hear(self.merged(), node(), [worse], default(), NOW)
+        assert [i.severity for i in record.open] == [Severity.EVICT]
+
+    def test_the_first_of_their_windows_holds(self) -> None:
+        late, soon = (
+            notice(f"w{days}", source="alertmanager", deadline=NOW + timedelta(days=days))
+            for days in (9, 3)
+        )
+        record = self.merged(late, soon, *self.SAID)
+        assert record.incidents[0].deadline == NOW + timedelta(days=3)
+        again = incidents.hear(record, node(), [late, soon], default(), NOW + minutes(1))
+        assert again == record
+
+    @pytest.mark.parametrize("turned", [False, True])
+    def test_it_has_the_worst_of_each(self, turned: bool) -> None:
+        made = {"source": "s", "kind": Kind.FAULT}
+        well = Incident(
+            **made, check="a", severity=Severity.WATCH, first=NOW, last=NOW,
+            claimed=NOW, rebooted=NOW, latched=True, told=NOW + minutes(5),
+        )  # fmt: skip
+        sick = Incident(
+            **made, check="b", severity=Severity.CORDON, in_log=True,
+            first=NOW - minutes(5), last=NOW + minutes(5), told=NOW,
+        )  # fmt: skip
+        (one,) = incidents._merged((sick, well) if turned else (well, sick))
+        assert (one.claimed, one.rebooted) == (None, None)
+        assert (one.latched, one.in_log) == (True, True)
+        assert (one.first, one.last) == (NOW - minutes(5), NOW + minutes(5))
+        assert one.told == NOW + minutes(5)
+        assert one.severity is Severity.CORDON
+        both = incidents._merged((well, msgspec.structs.replace(well, claimed=NOW + minutes(1))))
+        assert both[0].claimed == NOW + minutes(1)
+
+    def test_those_of_other_sources_and_states_are_left(self) -> None:
+        others = [notice("c", source=f"s{n}") for n in range(3)]
+        record = self.merged(*others, *self.SAID)
+        assert len(record.open) == 4
+
+
+class TestSizes:
+    def test_what_is_closed_goes_before_any_evidence(self) -> None:
+        closed = [
+            Incident(
+                source="s", check=f"c{n}", kind=Kind.FAULT, severity=Severity.CORDON,
+                state=State.CLOSED, first=NOW, last=NOW, evidence="x" * 200,
+            )
+            for n in range(30)
+        ]  # fmt: skip
+        opened = msgspec.structs.replace(closed[0], state=State.OPEN, check="open")
+        back = incidents.decode(incidents.encode(Record(incidents=(*closed, opened))))
+        assert back.incidents == (opened,)
+
+    def test_words_from_outside_are_cut_and_stay_different(self) -> None:
+        long = [notice("x" * 300_000 + end, ref="y" * 10_000) for end in "ab"]
+        cut = [incidents.bounded(n) for n in long]
+        assert len({n.check for n in cut}) == 2
+        assert all(len(n.check) == len(n.ref) == incidents.LONGEST_WORD for n in cut)
+        assert incidents.bounded(cut[0]) is cut[0]
+        record = only(run(node(), *long)).record
+        assert len(incidents.encode(record)) <= incidents.MAX_BYTES
+        assert len(record.open) == 2
+
+
+class TestAccusedAgain:
+    """An open incident: what is news, and what of it is kept."""
+
+    VIEW = node()
+
+    def hear(self, record: Record, *said: Notice, at: datetime = NOW) -> Record:
+        return incidents.hear(record, self.VIEW, said, default(), at)
+
+    def opened(self, **more: Any) -> Record:
+        return self.hear(Record(machine="m"), notice(**more))
+
+    def test_another_reason_alone_is_none(self) -> None:
+        record = self.opened(reason="a")
+        assert self.hear(record, notice(reason="b", evidence="e"), at=NOW + minutes(1)) == record
+
+    def test_with_something_worse_its_words_are_taken(self) -> None:
+        worse = notice(
+            severity=Severity.EVICT, reason="b", evidence="e", cause=Cause.SOFTWARE, in_log=True
+        )
+        (one,) = self.hear(self.opened(reason="a"), worse, at=NOW + minutes(1)).open
+        assert (one.severity, one.reason, one.evidence) == (Severity.EVICT, "b", "e")
+        assert one.cause is Cause.SOFTWARE
+        assert one.in_log
+        assert one.first == NOW
+        assert one.last == NOW + minutes(1)
+
+    def test_something_less_bad_lowers_nothing(self) -> None:
+        record = self.opened(severity=Severity.EVICT, in_log=True, reason="a")
+        less = notice(severity=Severity.WATCH, reason="b", evidence="e", cause=Cause.UNKNOWN)
+        (one,) = self.hear(record, less, at=NOW + minutes(60)).open
+        assert (one.severity, one.reason, one.in_log) == (Severity.EVICT, "a", True)
+        assert one.cause is Cause.HARDWARE
+        assert one.evidence == "AcceleratedHardwareReady is bad"
+
+    def test_a_new_window_is_taken_and_an_older_message_does_not_bring_back_the_old(self) -> None:
+        days = [NOW + timedelta(days=n) for n in (3, 20)]
+        first = notice(deadline=days[0], since=NOW - minutes(9))
+        moved = notice(deadline=days[1], since=NOW - minutes(5))
+        record = self.hear(Record(machine="m"), first, moved)
+        assert record.open[0].deadline == days[1]
+        assert self.hear(record, first, at=NOW + minutes(1)) == record
+        assert self.hear(record, notice(since=NOW), at=NOW).open[0].deadline == days[1]
+        dated = self.hear(self.opened(), notice(deadline=days[0]))
+        assert dated.open[0].deadline == days[0]
+
+    def test_a_claim_ends_with_a_newer_word_and_not_with_an_older(self) -> None:
+        record = self.opened(since=NOW - minutes(9))
+        record = self.hear(record, recovery(since=NOW - minutes(5)))
+        assert record.open[0].claimed == NOW
+        older = notice(since=NOW - minutes(9), severity=Severity.EVICT)
+        assert self.hear(record, older, at=NOW + minutes(1)) == record
+        newer = notice(since=NOW - minutes(1))
+        assert self.hear(record, newer, at=NOW + minutes(1)).open[0].claimed is None
+
+    def test_a_claim_that_is_older_than_the_fault_is_none(self) -> None:
+        record = self.opened(since=NOW - minutes(5))
+        assert self.hear(record, recovery(since=NOW - minutes(6))) == record
+
+    def test_a_claim_is_of_its_check_and_of_its_ref(self) -> None:
+        record = self.opened(ref="a")
+        for other in (recovery("other"), recovery(source="other"), recovery(ref="b")):
+            assert self.hear(record, other) == record
+        assert self.hear(record, recovery(ref="a")).open[0].claimed == NOW
+        assert self.hear(record, recovery()).open[0].claimed == NOW
+
+    def test_a_second_claim_moves_nothing(self) -> None:
+        record = self.hear(self.opened(), recovery())
+        assert self.hear(record, recovery(), at=NOW + minutes(5)) == record
+
+    def test_once_latched_stays_latched(self) -> None:
+        for fault, well in ((True, False), (False, True)):
+            record = self.hear(self.opened(latched=fault), recovery(latched=well))
+            assert record.open[0].latched
+
+    def test_what_the_node_says_now_is_newer_than_any_time(self) -> None:
+        record = self.opened(since=NOW)
+        said = recovery(since=NOW - minutes(5))
+        claimed = incidents.hear(record, self.VIEW, [said], default(), NOW, live=True)
+        assert claimed.open[0].claimed == NOW
+        assert claimed.open[0].told == NOW
+        again = notice(since=NOW - minutes(9))
+        sick = incidents.hear(claimed, self.VIEW, [again], default(), NOW, live=True)
+        assert sick.open[0].claimed is None
+
+
+class TestReopened:
+    def test_it_says_what_is_said_now_and_counts_anew(self) -> None:
+        window, moved = NOW + timedelta(hours=10), NOW + timedelta(days=20)
+        said = {"source": "aws.health", "kind": Kind.MAINTENANCE}
+        marked = after(only(run(node(), notice(**said, deadline=window, since=NOW))))
+        uncordoned = msgspec.structs.replace(marked, unschedulable=False)
+        view = after(only(run(uncordoned, at=NOW + minutes(1))))
+        later = NOW + timedelta(hours=25)
+        again = notice(**said, deadline=moved, since=later, reason="moved", latched=True)
+        verdict = only(run(view, again, at=later))
+        (one,) = verdict.record.open
+        assert (one.deadline, one.first, one.told) == (moved, later, later)
+        assert (one.reason, one.latched, one.ended) == ("moved", True, None)
+        assert verdict.unschedulable is None
+
+    def test_a_closed_one_is_not_reopened_by_a_late_word_and_is_by_a_new_one(self) -> None:
+        view = after(only(run(node(), notice(since=NOW - minutes(9), severity=Severity.WATCH))))
+        view = after(only(run(view, recovery(since=NOW - minutes(5)))))
+        assert not only(run(view, notice(since=NOW - minutes(9)), at=NOW + minutes(1))).changed
+        record = only(run(view, notice(since=NOW), at=NOW + minutes(1))).record
+        assert [i.state for i in record.incidents] == [State.CLOSED, State.OPEN]
+
+
+class TestTidy:
+    def test_what_was_closed_a_week_ago_goes_and_what_was_dismissed_stays(self) -> None:
+        made = Incident(
+            source="s", check="c", kind=Kind.FAULT, severity=Severity.CORDON,
+            first=NOW, last=NOW, ended=NOW + timedelta(days=1), state=State.CLOSED,
+        )  # fmt: skip
+        dismissed = msgspec.structs.replace(made, state=State.DISMISSED)
+        record = Record(incidents=(made, dismissed))
+        for days, kept in ((7.9, 2), (8, 1)):
+            tidied = incidents.tidy(record, default(), NOW + timedelta(days=days))
+            assert len(tidied.incidents) == kept
+
+    @pytest.mark.parametrize(("within", "kept"), [("30d", 30), ("1d", 7)])
+    def test_releases_are_kept_as_long_as_the_policy_counts_them(
+        self, within: str, kept: int
+    ) -> None:
+        rules = parse(f"version: 1\nrecovery: {{releases_within: {within}}}")
+        record = Record(releases=(NOW,))
+        before = NOW + timedelta(days=kept) - minutes(1)
+        assert incidents.tidy(record, rules, before).releases
+        assert not incidents.tidy(record, rules, NOW + timedelta(days=kept)).releases
+
+
+class TestWhose:
+    def test_the_record_of_another_machine_is_not_read(self) -> None:
+        text = incidents.encode(Record(machine="aws:///a/i-other", releases=(NOW,)))
+        assert incidents.read(node(incidents=text)).releases == ()
+
+    def test_that_of_the_same_node_before_its_provider_id_was_known_is(self) -> None:
+        text = incidents.encode(Record(machine="uid:uid-n1", releases=(NOW,)))
+        assert incidents.read(node(incidents=text)).releases == (NOW,)
+        assert incidents.read(node(incidents=text, uid="anew")).releases == ()
+
+
+def test_application_faults_count_each_job_once_and_the_newest_eight() -> None:
+    rules = parse("version: 1\napplication_faults: {jobs: 20}")
+    record = Record(machine="m")
+    for number in range(12):
+        said = notice("xid-31", severity=Severity.WATCH, gpu="g", job=f"j{number}")
+        later = NOW + minutes(number)
+        record = incidents.hear(record, node(), [said], rules, later)
+        assert incidents.hear(record, node(), [said], rules, later) == record
+    assert list(record.open[0].jobs["g"]) == [f"j{n}" for n in range(4, 12)]
+    for other in ({"job": ""}, {"gpu": ""}, {"check": "xid-79"}):
+        said = notice(**({"check": "xid-31", "gpu": "g", "job": "new"} | other))
+        heard = incidents.hear(record, node(), [said], rules, NOW + minutes(12))
+        assert "new" not in heard.open[0].jobs["g"]
+        assert not heard.open[-1].jobs.get("", {})

@@ -184,6 +184,15 @@ class TestDismissed:
         )
         assert only(sick).unschedulable is None
 
+    def test_an_uncordon_after_a_reboot_counts_from_that_boot(self) -> None:
+        left = notice(since=BEFORE, latched=True)
+        marked = after(only(run(node(), left)), boot_id="boot-2")
+        booted = after(only(run(marked, left, at=NOW + minutes(5))), unschedulable=False)
+        view = after(only(run(booted, left, at=NOW + minutes(6))))
+        assert view.state == "dismissed"
+        assert only(run(view, left, at=NOW + minutes(7))).unschedulable is None
+        assert only(run(view, notice(), at=NOW + minutes(7))).unschedulable is None
+
     def test_after_the_override_a_latched_one_that_says_nothing_is_over(self) -> None:
         view = self.dismissed(latched=True)
         view = after(only(run(view, taken_back(since=NOW, latched=True), at=NOW + minutes(1))))

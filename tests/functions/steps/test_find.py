@@ -88,3 +88,78 @@ def test_an_id_that_no_label_can_say_does_not_spoil_the_search_for_the_others() 
     found = find.find(cluster, [_notice(instance_id="i-0"), bad], full=False)
     assert set(found.nodes) == {"n0"}
     assert found.unknown == [bad]
+
+
+class TestByName:
+    CLUSTER = _cluster(("n0", "aws:///a/i-0", {}), ("n1", "", {}))
+
+    def found(self, **identity: str) -> find.Found:
+        return find.find(self.CLUSTER, [_notice(**identity)])
+
+    def test_the_node_of_that_name_is_found_when_it_is_that_machine(self) -> None:
+        assert list(self.found(node="n0").nodes) == ["n0"]
+        assert list(self.found(node="n0", provider_id="aws:///a/i-0").nodes) == ["n0"]
+        uid = self.CLUSTER.get_node("n1").metadata.uid
+        assert list(self.found(node="n1", node_uid=uid).nodes) == ["n1"]
+
+    def test_the_same_machine_under_another_uid_is_the_same_machine(self) -> None:
+        said = {"node": "n0", "provider_id": "aws:///a/i-0", "node_uid": "of-before"}
+        assert list(self.found(**said).nodes) == ["n0"]
+
+    @pytest.mark.parametrize(
+        ("said", "why"),
+        [
+            ({"node": "gone"}, "no node is called gone"),
+            ({"node": "n0", "provider_id": "aws:///a/i-9"}, "n0 is another machine now"),
+            ({"node": "n0", "node_uid": "of-before"}, "n0 was made anew"),
+            ({"node": "n1", "provider_id": "aws:///a/i-9", "node_uid": "b"}, "n1 was made anew"),
+            ({}, "names neither a node nor a machine"),
+        ],
+        ids=str,
+    )
+    def test_any_other_is_declined_with_the_reason(self, said: dict[str, str], why: str) -> None:
+        found = self.found(**said)
+        assert not found.nodes
+        assert not found.unknown
+        assert why in found.foreign[0][1]
+
+    def test_many_notices_about_one_node_read_it_once(self) -> None:
+        cluster = self.CLUSTER.fresh()
+        found = find.find(cluster, [_notice(node="n0")] * 5)
+        assert len(found.notices["n0"]) == 5
+        assert cluster.requests == {"get nodes": 1}
+
+
+class TestByMachine:
+    CLUSTER = _cluster(
+        ("stamped", "aws:///a/i-1", {keys.INSTANCE: "i-1"}), ("fresh", "aws:///a/i-2", {})
+    )
+
+    def test_a_stamp_is_enough_and_costs_one_small_read(self) -> None:
+        cluster = self.CLUSTER.fresh()
+        assert list(find.find(cluster, [_notice(instance_id="i-1")]).nodes) == ["stamped"]
+        assert cluster.requests == {"list nodes": 1}
+
+    def test_one_without_a_stamp_is_found_by_one_full_read_for_all(self) -> None:
+        cluster = self.CLUSTER.fresh()
+        said = [_notice(instance_id="i-2"), _notice(instance_id="i-9"), _notice(instance_id="i-8")]
+        found = find.find(cluster, said)
+        assert list(found.nodes) == ["fresh"]
+        assert [n.identity.instance_id for n in found.unknown] == ["i-9", "i-8"]
+        assert cluster.requests == {"list nodes": 2}
+
+    def test_without_a_full_read_it_is_unknown(self) -> None:
+        found = find.find(self.CLUSTER, [_notice(instance_id="i-2")], full=False)
+        assert len(found.unknown) == 1
+
+    def test_an_instance_id_under_another_provider_id_is_not_that_machine(self) -> None:
+        found = find.find(self.CLUSTER, [_notice(provider_id="aws:///b/i-1")])
+        assert not found.nodes
+        assert len(found.unknown) == 1
+
+    def test_hundreds_of_machines_are_asked_for_in_selectors_that_fit_a_url(self) -> None:
+        cluster = self.CLUSTER.fresh()
+        said = [_notice(instance_id=f"i-{n}") for n in range(250)]
+        found = find.find(cluster, said, full=False)
+        assert list(found.nodes) == ["stamped"]
+        assert cluster.requests == {"list nodes": 3}
