@@ -2,7 +2,7 @@
 ``kubectl apply -k infra/knative`` applies, so that the laptop and the cluster cannot differ."""
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Container, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 from importlib import resources
@@ -74,12 +74,19 @@ def ping_sources(folder: Traversable | None = None) -> list[PingSource]:
 
 
 def documents(folder: Traversable | None = None) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Every object in the folder's YAML files, with where it stands. By default ours."""
+    """Every object in the folder's YAML files, with where it stands. By default ours. Where there
+    is a kustomization.yaml, only the files that it names: others are for those who want them."""
     import yaml
 
     folder = folder or resources.files("infra").joinpath("knative")
+    kustomization = folder.joinpath("kustomization.yaml")
+    named: Container[str] | None = None
+    if kustomization.is_file():
+        named = set(yaml.safe_load(kustomization.read_text())["resources"])
     for file in sorted(folder.iterdir(), key=lambda entry: entry.name):
         if not file.name.endswith(".yaml") or file.name == "kustomization.yaml":
+            continue
+        if named is not None and file.name not in named:
             continue
         for body in yaml.safe_load_all(file.read_text()):
             if body:

@@ -1,5 +1,6 @@
 """The manifests route what the functions read, and nothing goes round in circles."""
 
+import argparse
 import ast
 import importlib
 import inspect
@@ -12,10 +13,13 @@ import pytest
 import functions
 from events import registry
 from events.cloudevent import CloudEvent
+from infra.cli import record
 from infra.local import manifests
 from infra.local.clock import Ticks
 
 TRIGGERS = manifests.triggers()
+NOT_FOR_ALL = {"knative": ["record.yaml"]}
+"""Files that are not in the kustomization: applied by those who want them."""
 NAMES = {m.name for m in pkgutil.iter_modules(functions.__path__) if not m.ispkg}
 
 
@@ -141,7 +145,33 @@ def test_everything_that_is_applied_is_named_in_the_kustomization() -> None:
         root = manifests.resources.files("infra").joinpath(folder)
         listed = yaml.safe_load(root.joinpath("kustomization.yaml").read_text())["resources"]
         files = {f.name for f in root.iterdir() if f.name.endswith(".yaml")}
-        assert {name for name in listed if name.endswith(".yaml")} == files - {"kustomization.yaml"}
+        not_for_all = {"kustomization.yaml", *NOT_FOR_ALL.get(folder, ())}
+        assert {name for name in listed if name.endswith(".yaml")} == files - not_for_all
+
+
+def test_the_recorder_is_for_those_who_apply_it_and_hears_all_that_the_broker_hears() -> None:
+    import yaml
+
+    assert "record" not in {trigger.name for trigger in TRIGGERS}
+    file = manifests.resources.files("infra").joinpath("knative", "record.yaml")
+    objects = {body["kind"]: body for body in yaml.safe_load_all(file.read_text())}
+    trigger, service = objects["Trigger"]["spec"], objects["Service"]["metadata"]["name"]
+    assert "filters" not in trigger
+    assert trigger["broker"] in _objects("Broker")
+    assert trigger["subscriber"]["ref"]["name"] == service
+    pod = objects["Deployment"]["spec"]["template"]["spec"]
+    (container,) = pod["containers"]
+    program, command, *options = container["args"]
+    assert (program, command) == ("groundcrew", "record")
+    parser = argparse.ArgumentParser()
+    record.add_arguments(parser)
+    args = parser.parse_args(options)
+    (mount,) = container["volumeMounts"]
+    assert str(args.to) == mount["mountPath"]
+    assert container["ports"][0]["containerPort"] == args.port
+    (room,) = objects["PersistentVolumeClaim"]["spec"]["resources"]["requests"].values()
+    assert args.max_size < int(room.removesuffix("Gi")) * 2**30
+    assert pod["automountServiceAccountToken"] is False
 
 
 def test_service_accounts_are_those_that_rbac_makes() -> None:

@@ -359,6 +359,14 @@ class Cluster:
         review: dict[str, Any] = msgspec.json.decode(response.body)
         return bool(review.get("status", {}).get("allowed"))
 
+    # whatever there is
+
+    def list_objects(self, path: str, selector: str = "") -> Iterator[dict[str, Any]]:
+        """Whole objects, page by page, for those who keep them: of ``/api/v1/pods``, say. They
+        come without kind and apiVersion, which are the list's."""
+        query = {"labelSelector": selector} if selector else {}
+        return self._list(path.rpartition("/")[2], path, dict[str, Any], query)
+
     # how it is done
 
     def _get(self, resource: str, path: str, kind: type[T]) -> T:

@@ -48,7 +48,7 @@ def text(value: str, **more: Any) -> str:
         ("bucket-123456789012-logs", "123456789012"),
         ("https://jane:pw@grafana.corp.example:3000/d/1", "corp"),
         ("see http://wiki.corp.example/page", "corp"),
-        ("https://evil@amazonaws.com/x", "evil"),
+        ("https://evil@x.amazonaws.com/", "evil"),
         ("https://hooks.slack.com/services/T0/B0/abcdefgh", "abcdefgh"),
         ("https://x.blob.core.windows.net/?sv=1&sig=abcdefgh", "abcdefgh"),
         ("Authorization: Bearer abcdefgh", "abcdefgh"),
@@ -182,16 +182,16 @@ def test_no_address_or_token_survives_wherever_it_stands(tree: Any, identities: 
             assert secret not in shown
 
 
-@given(st.ip_addresses(v=4), st.ip_addresses(v=4))
-def test_two_addresses_never_become_one(one: Any, other: Any) -> None:
-    made = Pseudonyms(KEY)
-    for network in ("10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16"):
-        inside = ipaddress.ip_network(network)
-        first, second = (
-            str(inside[int(address) % inside.num_addresses]) for address in (one, other)
-        )
-        assert ipaddress.ip_address(made.address(first)) in inside
-        assert (made.address(first) == made.address(second)) == (first == second)
+@pytest.mark.parametrize(
+    "network", ["10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "100.64.0.0/10", "198.51.0.0/16"]
+)
+def test_no_two_addresses_become_one(network: str) -> None:
+    made, inside = Pseudonyms(KEY), ipaddress.ip_network(network)
+    addresses = [str(inside[number]) for number in range(0, 65536, 13)]
+    others = {made.address(address) for address in addresses}
+    assert len(others) == len(addresses)
+    if inside.is_private:
+        assert all(ipaddress.ip_address(other) in inside for other in others)
 
 
 def test_the_same_is_the_same_throughout_a_recording_and_in_no_other() -> None:
