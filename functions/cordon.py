@@ -39,6 +39,9 @@ CORDONED = "dev.groundcrew.nodes.cordoned"
 RELEASED = "dev.groundcrew.nodes.released"
 
 FULL_READ = timedelta(minutes=5)
+SEARCH = timedelta(minutes=1)
+"""How often events about machines that no label names may have all nodes read: an account holds
+many machines that are none of the cluster's. In between they wait for the resync."""
 STAMPS_A_CALL = 50
 """New nodes whose instance label is written by one resync."""
 _NEVER = datetime.min.replace(tzinfo=UTC)
@@ -57,11 +60,11 @@ def handle(event: CloudEvent, context: Context) -> Outcome:
 
 def hear(notices: Sequence[Notice], context: Context) -> Outcome:
     """Act on what was just said."""
-    found = find.find(context.cluster, notices)
     crew = _crew(context)
+    found = find.find(context.cluster, notices, full=_search_is_due(crew))
     crew.done.decisions += (_decline(notice, why) for notice, why in found.foreign)
     crew.done.decisions += (
-        _decline(notice, "no such machine is registered; kept in case it registers yet")
+        _decline(notice, "no such machine is known; kept in case it registers yet")
         for notice in found.unknown
     )
     waiting = _Waiting(crew)
@@ -73,6 +76,8 @@ def hear(notices: Sequence[Notice], context: Context) -> Outcome:
     if found.unknown:
         edits.append(crew.keep_pending(found.unknown))
         crew.done.look_again.append(crew.now + REGISTRATION)
+    if found.searched:
+        edits.append(_searched(crew))
     return _carry_out(crew, work, edits)
 
 
@@ -82,6 +87,7 @@ def resync(context: Context) -> Outcome:
     policy, pools = crew.active.policy, crew.active.pools
     full = _full_read_is_due(crew)
     waiting = _Waiting(crew)
+    searched = False
     census = Census()
     out: list[Place] = []
     work: dict[str, tuple[types.Node, tuple[Notice, ...]]] = {}
@@ -103,14 +109,17 @@ def resync(context: Context) -> Outcome:
             work[node.name] = (node, waited_for)
     if not full:
         # Nodes that are not marked are not in this list, and some may be waited for.
-        found = find.find(context.cluster, waiting.left(), full=False)
+        found = find.find(context.cluster, waiting.left(), full=waiting.unsearched)
         for name, node in found.nodes.items():
             work[name] = (node, waiting.about(node))
+        searched = found.searched
     crew.done.decisions += (
         _decline(notice, "no such machine registered in time: not one of this cluster's")
         for notice in waiting.over
     )
     edits: list[Edit] = [waiting.edit] if waiting.served or waiting.over else []
+    if searched:
+        edits.append(_searched(crew))
     if full:
         edits.append(_rebuild(crew, census))
         for node in unstamped[:STAMPS_A_CALL]:
@@ -125,7 +134,8 @@ class _Waiting:
 
     def __init__(self, crew: Crew) -> None:
         self._now = crew.now
-        self._pending = crew.active.ledgers.get(CLUSTER, Ledger()).pending
+        own = crew.active.ledgers.get(CLUSTER, Ledger())
+        self._pending, self._searched = own.pending, own.searched or _NEVER
         self.served: set[str] = set()
 
     def about(self, node: types.Node) -> tuple[Notice, ...]:
@@ -136,6 +146,12 @@ class _Waiting:
 
     def left(self) -> list[Notice]:
         return [p.notice for k, p in self._pending.items() if k not in self.served]
+
+    @property
+    def unsearched(self) -> bool:
+        """Whether some came since all nodes were last read for such machines."""
+        left = (p.until for k, p in self._pending.items() if k not in self.served)
+        return any(until - REGISTRATION > self._searched for until in left)
 
     @property
     def until(self) -> list[datetime]:
@@ -164,10 +180,23 @@ def _rebuild(crew: Crew, census: Census) -> Edit:
     def edit(ledgers: dict[str, Ledger]) -> dict[str, Ledger]:
         own = ledgers.get(CLUSTER, Ledger())
         pools = {pool: found for pool, found in ledgers.items() if pool != CLUSTER}
-        fresh = msgspec.structs.replace(own, rebuilt=crew.now)
+        fresh = msgspec.structs.replace(own, rebuilt=crew.now, searched=crew.now)
         return {**rebuild(pools, census, crew.now), CLUSTER: fresh}
 
     return edit
+
+
+def _searched(crew: Crew) -> Edit:
+    def edit(ledgers: dict[str, Ledger]) -> dict[str, Ledger]:
+        own = ledgers.get(CLUSTER, Ledger())
+        return {**ledgers, CLUSTER: msgspec.structs.replace(own, searched=crew.now)}
+
+    return edit
+
+
+def _search_is_due(crew: Crew) -> bool:
+    searched = crew.active.ledgers.get(CLUSTER, Ledger()).searched or _NEVER
+    return crew.now - searched >= SEARCH
 
 
 def _crew(context: Context) -> Crew:

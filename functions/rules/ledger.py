@@ -67,6 +67,8 @@ class Ledger(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     """By machine."""
     checks: dict[str, breaker.Check] = {}
     machines: dict[str, Machine] = {}
+    searched: datetime | None = None
+    """Cluster's ledger only: when all nodes were last read to find a machine."""
     pending: dict[str, Pending] = {}
     """Cluster's ledger only: notices for machines that no node stands for yet, by the source's
     incident and machine."""

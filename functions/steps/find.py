@@ -32,6 +32,8 @@ class Found:
     """No such machine is registered; it may be yet."""
     foreign: list[tuple[Notice, str]] = field(default_factory=list)
     """Not about any machine of ours now, and why."""
+    searched: bool = False
+    """All nodes were read."""
 
     def add(self, node: types.Node, notice: Notice) -> None:
         self.nodes[node.name] = node
@@ -136,6 +138,7 @@ def _find_machines(cluster: Cluster, notices: list[Notice], found: Found, *, ful
         _take(node, wanted, found)
     if wanted and full:
         # Not stamped yet (new since the last resync), or not ours: one full read settles all.
+        found.searched = True
         for node in cluster.list_nodes():
             _take(node, wanted, found)
     found.unknown += (notice for left in wanted.values() for notice in left)

@@ -228,6 +228,53 @@ def test_a_stamped_node_is_found_without_reading_all_of_them(fleet: Fleet) -> No
     assert len(lists) == 2  # by stamp, and the places out of service
 
 
+class TestUnknownMachines:
+    """An account holds many machines that are none of the cluster's, and its events name them."""
+
+    @pytest.fixture
+    def full_reads(self, monkeypatch: pytest.MonkeyPatch) -> list[datetime]:
+        """A line for each read of all nodes."""
+        reads: list[datetime] = []
+        original = Cluster.list_nodes
+
+        def counting(cluster: Cluster, selector: str = "") -> Any:
+            if not selector:
+                reads.append(NOW)
+            return original(cluster, selector)
+
+        monkeypatch.setattr(Cluster, "list_nodes", counting)
+        return reads
+
+    def test_all_nodes_are_read_for_them_once_a_minute_at_most(
+        self, fleet: Fleet, full_reads: list[datetime]
+    ) -> None:
+        fleet.pass_time(timedelta(minutes=1))
+        for number in range(20):
+            fleet.handle(spot(f"i-{number:017x}"))
+            fleet.pass_time(timedelta(seconds=2))
+        assert len(full_reads) == 1
+        fleet.pass_time(timedelta(minutes=1))
+        fleet.handle(spot("i-0abcdef0123456789"))
+        assert len(full_reads) == 2
+
+    def test_one_of_ours_without_a_stamp_is_found_by_the_next_resync(
+        self, fleet: Fleet, full_reads: list[datetime]
+    ) -> None:
+        fleet.handle(spot("i-0abcdef0123456789"))
+        fleet.cluster.apply(build_node("n9", provider_id="aws:///us-east-1a/i-0new"))
+        fleet.pass_time(timedelta(seconds=5))
+        fleet.handle(spot("i-0123456789abcdef0"))
+        fleet.cluster.apply(build_node("n8", provider_id="aws:///us-east-1a/i-0123456789abcdef0"))
+        full_reads.clear()
+        fleet.resync()
+        assert fleet.cordoned() == ["n8"]
+        assert len(full_reads) == 1
+        full_reads.clear()
+        fleet.pass_time(timedelta(minutes=1))
+        fleet.resync()
+        assert len(full_reads) == 0
+
+
 def test_five_hundred_entities_in_one_event_cost_one_read_and_harm_nobody(fleet: Fleet) -> None:
     entities = [{"entityValue": f"i-{n:017x}", "status": "PENDING"} for n in range(499)]
     entities.append({"entityValue": instance_of(fleet), "status": "PENDING"})
