@@ -18,18 +18,22 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from functions import drain
 from functions.rules.drain_state import State
 from tests.controlplane.access import eventually
 from tests.controlplane.bed import STARTS, STOPS, Bed
 from tests.controlplane.cluster import ControlPlane
 from tests.controlplane.nodes import Nodes
+from tests.support.crew import context, ping, transport_to
 
 REPLACEMENT_SECONDS = 2
+CALL_SECONDS = 4.0
 TICK_SECONDS = 5.0
 """How often the clock wakes the drain function."""
 USERS = ("kubectl", "command", "function")
@@ -87,13 +91,13 @@ class Bench:
         taken = {way: Taken() for way in ways}
         bounds: list[float] = []
         for number in range(rounds):
-            for way, drain in ways.items():
+            for way, go in ways.items():
                 with self._filled(case, f"{way}-{number}") as (bed, names):
                     if case.gated and way == "command":
                         bounds.append(self._replacement(bed) * (case.pods - 1))
                     mark = self.cluster.audit_mark()
                     started = time.monotonic()
-                    drain(bed, names)
+                    go(bed, names)
                     taken[way].seconds.append(time.monotonic() - started)
                     self._check(bed, names)
                     sent = self._sent(mark, way)
@@ -173,7 +177,7 @@ class Bench:
         kubeconfig = self.cluster.kubeconfig("command")
         self._run([
             str(self.binary), "drain", *names, f"--kubeconfig={kubeconfig}",
-            "--delete-emptydir-data", f"--namespace={bed.namespace}",
+            "--delete-emptydir-data",
         ])  # fmt: skip
 
     def _run(self, command: Sequence[str]) -> None:
@@ -186,16 +190,13 @@ class Bench:
 
     def _function(self, bed: Bed, names: Sequence[str]) -> None:
         """Woken by the event at once, and by the clock every five seconds; a call of four."""
-        from tests.support.crew import transport_to
-
         transport = transport_to(self.cluster.kubeconfig("function"))
         try:
-            with _threads() as threads:
+            with ThreadPoolExecutor(8) as threads:
                 list(threads.map(bed.mark, names))
-            self.marked = time.monotonic()
-            next_call = self.marked
+            next_call = time.monotonic()
             while True:
-                bed.call(transport)
+                drain.handle(ping("resync-drain"), context(transport, call_seconds=CALL_SECONDS))
                 states = [bed.state(name) for name in names]
                 if all(s is not None and s.state is State.DRAINED for s in states):
                     return
@@ -212,12 +213,6 @@ class Bench:
     def _sent(self, mark: int, way: str) -> int:
         user = self.cluster.username(way)
         return sum(1 for entry in self.cluster.audit_since(mark) if entry.user == user)
-
-
-def _threads() -> Any:
-    from concurrent.futures import ThreadPoolExecutor
-
-    return ThreadPoolExecutor(8)
 
 
 def _figures(case: Case, taken: dict[str, Taken], bound: float | None) -> dict[str, Any]:
