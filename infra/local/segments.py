@@ -18,7 +18,6 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from infra.local import history
-from infra.local.history import Segment
 
 
 class FolderInUse(Exception):
@@ -128,7 +127,9 @@ class Segments:
         self._end()
         if self._packing:
             self._packing.join()
-        self._pack_all()
+        if self._packed:
+            _pack_all(self._closed())
+        self.prune()
         os.close(self._lock)
 
     @property
@@ -165,18 +166,16 @@ class Segments:
             self._file, self._path = -1, Path()
 
     def _pack_soon(self) -> None:
-        """Compress what is closed, beside the writing: 64 MiB take seconds."""
+        """Compress what is closed, beside the writing: 64 MiB take seconds. What is closed is
+        found here, and not beside the next file's making."""
         if self._packed and not (self._packing and self._packing.is_alive()):
-            self._packing = threading.Thread(target=self._pack_all, name="packing", daemon=True)
+            closed = self._closed()
+            self._packing = threading.Thread(target=_pack_all, args=(closed,), name="packing")
             self._packing.start()
 
-    def _pack_all(self) -> None:
-        if self._packed:
-            for one in history.segments_in(self.folder):
-                if one.path.suffix == ".jsonl" and one.path != self._path:
-                    # Pruned meanwhile, perhaps.
-                    with contextlib.suppress(FileNotFoundError):
-                        _pack(one)
+    def _closed(self) -> list[Path]:
+        found = (one.path for one in history.segments_in(self.folder))
+        return [path for path in found if path.suffix == ".jsonl" and path != self._path]
 
     def _locked(self) -> int:
         file = os.open(self.folder / ".lock", os.O_RDWR | os.O_CREAT, 0o640)
@@ -191,18 +190,25 @@ class Segments:
         return file
 
 
-def _pack(one: Segment) -> None:
+def _pack_all(closed: list[Path]) -> None:
+    for path in closed:
+        # Taken away meanwhile, perhaps, to stay within the limits.
+        with contextlib.suppress(FileNotFoundError):
+            _pack(path)
+
+
+def _pack(path: Path) -> None:
     """Either the plain file or the whole packed one is there at any moment, or both."""
-    packed = one.path.with_name(f"{one.path.name}.gz")
-    half = one.path.with_name(f"{one.path.name}.gz.tmp")
-    with one.path.open("rb") as plain, half.open("wb") as raw:
+    packed = path.with_name(f"{path.name}.gz")
+    half = path.with_name(f"{path.name}.gz.tmp")
+    with path.open("rb") as plain, half.open("wb") as raw:
         with gzip.GzipFile(fileobj=raw, mode="wb", compresslevel=6, mtime=0, filename="") as file:
             shutil.copyfileobj(plain, file, 1 << 20)
         raw.flush()
         os.fsync(raw.fileno())
     half.rename(packed)
-    one.path.unlink()
-    _sync_folder(one.path.parent)
+    path.unlink()
+    _sync_folder(path.parent)
 
 
 def _size(path: Path) -> int:

@@ -87,14 +87,14 @@ def test_a_file_goes_when_its_last_event_is_too_old(tmp_path: Path) -> None:
 
 
 def test_closed_files_are_compressed(tmp_path: Path) -> None:
-    segments = Segments(tmp_path, Limits(rotate_size=1000), packed=True)
-    for number in range(9):
-        write(segments, number, 300)
+    segments = Segments(tmp_path, Limits(rotate_size=300), packed=True)
+    for number in range(100):  # files begin while others are compressed
+        write(segments, number, 100)
     segments.close()
     found = names(tmp_path)
-    assert len(found) > 2
+    assert len(found) > 40
     assert all(name.endswith(".jsonl.gz") for name in found)
-    assert bodies(tmp_path) == list(range(9))
+    assert bodies(tmp_path) == list(range(100))
 
 
 def test_what_a_killed_recorder_left_is_taken_up(tmp_path: Path) -> None:
