@@ -741,8 +741,12 @@ def _keep_machines(verdicts: Iterable[Verdict], ledgers: dict[str, Ledger], now:
     kept = {pool: dict(found.machines) for pool, found in ledgers.items()}
     for verdict in verdicts:
         view, record = verdict.view, verdict.record
-        outlives = bool(record.cordon or record.releases) or any(
-            i.severity > Severity.WATCH for i in record.incidents if i.state is not State.CLOSED
+        # What a mad monitor says of thousands, and is not acted on, would push out the rest.
+        outlives = bool(record.cordon or record.releases) or (
+            "breaker" not in record.held
+            and any(
+                i.severity > Severity.WATCH for i in record.incidents if i.state is not State.CLOSED
+            )
         )
         for pool, machines in kept.items():
             known = machines.get(view.machine)

@@ -33,6 +33,8 @@ PART = "groundcrew.dev/part"
 """Label of our own ConfigMaps: ``policy``, ``pause`` or ``ledger``, to read them all at once."""
 
 GPU = "nvidia.com/gpu"
+GPU_PARTS = ("nvidia.com/mig-", "nvidia.com/gpu.shared")
+"""Prefixes of what a device plugin offers in place of `GPU` when it hands GPUs out in parts."""
 
 ZONE = "topology.kubernetes.io/zone"
 INSTANCE_TYPE = "node.kubernetes.io/instance-type"

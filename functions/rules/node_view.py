@@ -24,6 +24,8 @@ class NodeView(msgspec.Struct, frozen=True, kw_only=True):
     gpus: int | None = None
     """``status.capacity`` of nvidia.com/gpu; None when the node does not offer any."""
     gpus_allocatable: int | None = None
+    sliced: bool = False
+    """Its GPUs are handed out in parts (MIG, shared): they cannot be counted."""
     no_annotations: bool = False
     no_labels: bool = False
     """The Node has no such map at all: a JSON Patch must make it first."""

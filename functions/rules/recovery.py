@@ -62,7 +62,7 @@ def settle(
 def has_all_gpus(record: Record, view: NodeView, policy: Policy) -> bool:
     """Whether the node offers as many GPUs as its type has, or as it once showed."""
     expected = policy.recovery.gpus.get(view.labels.get(keys.INSTANCE_TYPE, ""), record.gpus)
-    if not expected:
+    if not expected or view.sliced:
         return True
     return (view.gpus or 0) >= expected and (view.gpus_allocatable or 0) >= expected
 

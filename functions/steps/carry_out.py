@@ -241,7 +241,7 @@ def pending_key(notice: Notice) -> str:
     said = notice.identity
     machine = find.instance_id(said.provider_id) or said.instance_id
     who = machine or (f"node:{said.node}" if said.node else "")
-    return f"{who}/{notice.source}/{notice.check}/{notice.kind}" if who else ""
+    return f"{who}/{notice.source}/{notice.check}/{notice.kind}/{notice.ref}" if who else ""
 
 
 def _if_changed(cluster: Ledger | None, read: Active) -> Ledger | None:

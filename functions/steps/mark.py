@@ -34,6 +34,8 @@ def view(node: types.Node, policy: Policy) -> NodeView:
         unschedulable=node.unschedulable,
         gpus=_count(node.status.capacity),
         gpus_allocatable=_count(node.status.allocatable),
+        sliced=not _count(node.status.capacity)
+        and any(key.startswith(keys.GPU_PARTS) for key in node.status.capacity or ()),
         no_annotations=node.metadata.annotations is None,
         no_labels=node.metadata.labels is None,
     )

@@ -153,6 +153,29 @@ def spot(instance: str) -> CloudEvent:
     )
 
 
+def retirement(entities: list[dict[str, str]], number: str = "1") -> CloudEvent:
+    code = "AWS_EC2_INSTANCE_RETIREMENT_SCHEDULED"
+    return aws(
+        "AWS Health Event",
+        source="aws.health",
+        eventArn=f"arn:aws:health:us-east-1::event/EC2/{code}/{number}",
+        service="EC2",
+        eventTypeCode=code,
+        eventTypeCategory="scheduledChange",
+        eventScopeCode="ACCOUNT_SPECIFIC",
+        communicationId=f"abc-{number}",
+        startTime="Mon, 2 Mar 2026 10:00:00 GMT",
+        lastUpdatedTime="Mon, 2 Mar 2026 08:00:00 GMT",
+        statusCode="open",
+        eventRegion="us-east-1",
+        affectedEntities=entities,
+        affectedAccount="111122223333",
+        page="1",
+        totalPages="1",
+        backupEvent="false",
+    )
+
+
 def instance_of(fleet: Fleet, name: str = "n0") -> str:
     return fleet.node(name)["spec"]["providerID"].rpartition("/")[2]
 
@@ -209,6 +232,12 @@ def test_a_machine_that_never_registers_is_declined_and_said_so(fleet: Fleet) ->
     assert any("no such machine registered in time" in d.reason for d in outcome.decisions)
     fleet.pass_time(timedelta(minutes=1))
     assert not fleet.resync().decisions
+
+
+def test_two_messages_of_one_code_about_a_machine_are_both_waited_for(fleet: Fleet) -> None:
+    for number in "12":
+        fleet.handle(retirement([{"entityValue": "i-0abcdef0123456789"}], number))
+    assert len(_ledgers(fleet)[""].pending) == 2
 
 
 def test_an_event_that_was_waited_for_is_taken_up_by_the_nodes_add_event() -> None:
@@ -278,26 +307,7 @@ class TestUnknownMachines:
 def test_five_hundred_entities_in_one_event_cost_one_read_and_harm_nobody(fleet: Fleet) -> None:
     entities = [{"entityValue": f"i-{n:017x}", "status": "PENDING"} for n in range(499)]
     entities.append({"entityValue": instance_of(fleet), "status": "PENDING"})
-    event = aws(
-        "AWS Health Event",
-        source="aws.health",
-        eventArn="arn:aws:health:us-east-1::event/EC2/AWS_EC2_INSTANCE_RETIREMENT_SCHEDULED/1",
-        service="EC2",
-        eventTypeCode="AWS_EC2_INSTANCE_RETIREMENT_SCHEDULED",
-        eventTypeCategory="scheduledChange",
-        eventScopeCode="ACCOUNT_SPECIFIC",
-        communicationId="abc-1",
-        startTime="Mon, 2 Mar 2026 10:00:00 GMT",
-        lastUpdatedTime="Mon, 2 Mar 2026 08:00:00 GMT",
-        statusCode="open",
-        eventRegion="us-east-1",
-        affectedEntities=entities,
-        affectedAccount="111122223333",
-        page="1",
-        totalPages="1",
-        backupEvent="false",
-    )
-    fleet.handle(event)
+    fleet.handle(retirement(entities))
     assert fleet.cordoned() == ["n0"]
     assert len(fleet.cluster.requests("list")) <= 10
 

@@ -105,6 +105,11 @@ class TestGpus:
         assert not self.over(node(gpus=4, gpus_allocatable=4), gpus=8)
         assert not self.over(node(gpus=None, gpus_allocatable=None), gpus=1)
 
+    def test_gpus_in_parts_are_not_counted(self) -> None:
+        labels = {keys.INSTANCE_TYPE: "p5.48xlarge"}
+        parts = node(labels=labels, gpus=None, gpus_allocatable=None, sliced=True)
+        assert self.over(parts)
+
     def test_a_node_that_never_showed_any_needs_none(self) -> None:
         assert self.over(node(gpus=None, gpus_allocatable=None))
 

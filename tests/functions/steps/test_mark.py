@@ -156,6 +156,24 @@ def test_a_count_of_gpus_that_is_none_is_none(shown: dict[str, str] | None) -> N
     assert view.no_labels
 
 
+@pytest.mark.parametrize(
+    ("capacity", "sliced"),
+    [
+        ({"nvidia.com/mig-1g.10gb": "56"}, True),
+        ({"nvidia.com/gpu": "0", "nvidia.com/mig-1g.10gb": "56"}, True),
+        ({"nvidia.com/gpu.shared": "32"}, True),
+        ({"nvidia.com/gpu": "8", "nvidia.com/hostdev": "8"}, False),
+        ({"nvidia.com/hostdev": "8"}, False),
+        ({}, False),
+        (None, False),
+    ],
+    ids=str,
+)
+def test_gpus_in_parts_cannot_be_counted(capacity: dict[str, str] | None, sliced: bool) -> None:
+    node = types.Node(metadata=types.Meta(name="n"), status=types.NodeStatus(capacity=capacity))
+    assert mark.view(node, policy.default()).sliced is sliced
+
+
 def test_a_view_without_any_mark_is_unmarked_and_a_lone_state_label_is_one() -> None:
     assert not plain().marked
     assert plain(state="cordon").marked
