@@ -33,6 +33,7 @@ class Fleet:
     size: int = 10
     clock: SimulatedClock = field(default_factory=lambda: SimulatedClock(NOW))
     seconds: float = 4.0
+    parallel: int = 1
 
     def __post_init__(self) -> None:
         self.cluster = EmbeddedCluster(self.clock)
@@ -92,7 +93,7 @@ class Fleet:
         return node_update({"apiVersion": "v1", "kind": "Node"} | node, verb)
 
     def context(self) -> Context:
-        settings = Settings(namespace=NAMESPACE, call_seconds=self.seconds, parallel=1)
+        settings = Settings(namespace=NAMESPACE, call_seconds=self.seconds, parallel=self.parallel)
         transport = EmbeddedTransport(self.cluster, self.clock.waited)
         return Context(lambda: Cluster(transport), self.clock, settings)
 
@@ -204,6 +205,61 @@ def test_the_same_event_thirty_times_acts_once(fleet: Fleet) -> None:
     assert fleet.writes() == []
 
 
+def test_it_answers_with_the_nodes_and_says_nothing_of_what_it_only_watches(fleet: Fleet) -> None:
+    watched = fleet.handle(fleet.update(fleet.condition("n1", "DiskPressure", "True", "Full")))
+    assert watched.decisions
+    assert watched.answer is None
+    outcome = fleet.handle(fleet.sick())
+    assert outcome.answer is not None
+    assert outcome.answer.data == {"nodes": [{"node": "n0", "severity": "evict"}]}
+
+
+def test_several_nodes_at_once_are_patched_side_by_side(fleet: Fleet) -> None:
+    fleet.policy(
+        "version: 1\nbudget: {pool: 100%, cluster: 100%}\nbreaker: {share: 100%, day_share: 100%}"
+    )
+    for number in range(5):
+        fleet.condition(f"n{number}", *XID_79)
+    fleet.pass_time(timedelta(minutes=6))
+    fleet.parallel = 4
+    fleet.resync()
+    assert len(fleet.cordoned()) == 5
+
+
+def test_a_race_that_is_lost_is_stepped_out_of_and_lost_again_to_nobody(fleet: Fleet) -> None:
+    event = fleet.sick()
+    for _ in range(3):
+        fleet.cluster.faults.before("patch", "configmaps", lambda call: _touch(fleet))
+    before = fleet.clock.monotonic()
+    fleet.handle(event)
+    assert fleet.cordoned() == ["n0"]
+    assert 0 < fleet.clock.monotonic() - before < 2
+
+
+def _touch(fleet: Fleet) -> None:
+    """Somebody else writes each ledger."""
+    for found in fleet.cluster.all("ConfigMap", NAMESPACE):
+        if found["metadata"]["labels"].get(keys.PART) == "ledger":
+            found["metadata"].setdefault("annotations", {})["touched"] = str(id(found))
+            fleet.cluster.apply({"apiVersion": "v1", "kind": "ConfigMap"} | found)
+
+
+def test_of_many_nodes_that_lose_a_race_those_that_are_gone_hold_up_no_other(fleet: Fleet) -> None:
+    for name in ("n0", "n1", "n2"):
+        fleet.condition(name, *XID_79)
+    fleet.pass_time(timedelta(minutes=6))
+
+    def meanwhile(call: Any) -> None:
+        fleet.cluster.delete("Node", "", "n0")
+        for name in ("n1", "n2"):
+            fleet.change(name, annotations={keys.INCIDENTS: '{"v":1}'})
+
+    fleet.cluster.faults.before("patch", "nodes/n0", meanwhile)
+    fleet.resync()
+    assert fleet.node("n0") is None
+    assert [fleet.node(n)["spec"].get("unschedulable") for n in ("n1", "n2")] == [True, True]
+
+
 def test_a_late_event_about_a_node_that_is_well_again_by_now_does_not_release_it(
     fleet: Fleet,
 ) -> None:
@@ -227,8 +283,13 @@ def test_a_machine_that_is_not_registered_yet_is_cordoned_when_it_comes(fleet: F
 
 def test_a_machine_that_never_registers_is_declined_and_said_so(fleet: Fleet) -> None:
     fleet.handle(spot("i-0abcdef0123456789"))
-    fleet.pass_time(timedelta(minutes=16))
+    fleet.pass_time(timedelta(minutes=14))
+    waiting = fleet.resync()
+    assert not waiting.decisions
+    assert waiting.look_again == fleet.clock.now() + timedelta(minutes=1)
+    fleet.pass_time(timedelta(minutes=2))
     outcome = fleet.resync()
+    assert outcome.decisions[0].node == "i-0abcdef0123456789"
     assert any("no such machine registered in time" in d.reason for d in outcome.decisions)
     fleet.pass_time(timedelta(minutes=1))
     assert not fleet.resync().decisions

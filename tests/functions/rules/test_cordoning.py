@@ -6,10 +6,10 @@ import msgspec
 import pytest
 
 from events.notice import Cause, Identity, Kind, Severity
-from functions.rules import incidents, keys, ledger
-from functions.rules.cordoning import Facts, NodeFacts, decide
+from functions.rules import breaker, incidents, keys, ledger
+from functions.rules.cordoning import Facts, NodeFacts, decide, in_doubt, remembered
 from functions.rules.ledger import Ledger
-from functions.rules.policy import default
+from functions.rules.policy import default, parse
 from tests.support.facts import (
     NOW,
     actions,
@@ -571,3 +571,221 @@ def test_a_notice_of_an_earlier_boot_claims_no_recovery() -> None:
     marked = after(only(run(node(boot_id="boot-2"), notice())))
     late = recovery(identity=Identity(node="n1", boot_id="boot-1"))
     assert only(run(marked, late)).record.open[0].claimed is None
+
+
+class TestWhatIsSaid:
+    """A decision explains itself a month later."""
+
+    def test_an_incident_is_opened_with_its_reason_its_window_and_when_it_is_acted_on(self) -> None:
+        plain = run(node(), notice("a")).decisions[0]
+        assert plain.reason == "kubernetes.node says a"
+        assert (plain.incident, plain.severity) == ("kubernetes.node/a", "cordon")
+        assert (plain.node, plain.pool, plain.evidence) == ("n1", "gpu", "a is bad")
+        assert "says a (b)" in run(node(), notice("a", reason="b")).decisions[0].reason
+        assert "(" not in run(node(), notice("a", reason="a")).decisions[0].reason
+        waits = run(node(), notice("Ready")).decisions[0]
+        assert waits.reason.endswith("acted on from 2026-03-02 09:05Z if it lasts")
+        watched = run(node(), notice("a", severity=Severity.WATCH)).decisions[0]
+        assert "acted on" not in watched.reason
+        dated = notice("m", kind=Kind.MAINTENANCE, deadline=NOW + timedelta(days=9))
+        assert ", due 2026-03-11 09:00Z" in run(node(), dated).decisions[0].reason
+
+    def test_a_cordon_names_the_worst_and_how_many_more(self) -> None:
+        one = run(node(), notice("a", reason="b")).decisions[-1]
+        assert one.reason == "kubernetes.node says a (b): to take no new work"
+        assert one.incident == "kubernetes.node/a"
+        more = run(node(), notice("a"), notice("b", **EVICT), notice("c")).decisions[-1]
+        assert more.reason == "kubernetes.node says b and 2 more: to be emptied"
+        assert more.severity == "evict"
+        watched = run(node(), notice("a"), notice("b", severity=Severity.WATCH)).decisions[-1]
+        assert "more" not in watched.reason
+        spot = notice("s", kind=Kind.INTERRUPTION, deadline=NOW + minutes(2), **EVICT)
+        assert "s, due 2026-03-02 09:02Z: to be emptied" in run(node(), spot).decisions[-1].reason
+
+    def test_of_two_equal_ones_the_older_is_named(self) -> None:
+        waiting = rebuilt(reservations={"m": ledger.Reservation("x", NOW + minutes(9), "gpu")})
+        full = {"pool": waiting, "rules": "budget: {pool: 1%}"}
+        seen = after(only(run(node(), notice("b"), **full)))
+        both = run(seen, notice("a"), at=NOW + minutes(1))
+        assert both.decisions[-1].incident == "kubernetes.node/b"
+
+    def test_a_release_says_what_is_over(self) -> None:
+        claimed = after(only(run(after(only(run(node(), notice()))), recovery())))
+        plan = run(claimed, at=NOW + minutes(15))
+        assert "no longer says it" in plan.decisions[-1].reason
+
+    def test_when_the_cordon_is_somebody_elses_that_is_said(self) -> None:
+        seen = run(node(unschedulable=True), notice())
+        assert seen.decisions[-1].blocked_by == ("cordoned by somebody else",)
+        claimed = after(only(run(after(only(seen)), recovery())))
+        over = run(claimed, at=NOW + minutes(15))
+        assert "stays" in over.decisions[-1].reason
+        assert only(over).record.cordon is None
+        raised = run(node(unschedulable=True), notice(**EVICT))
+        assert actions(raised) == ["open", "raise"]
+
+    def test_what_holds_is_told_when_it_begins_and_not_each_time(self) -> None:
+        full = rebuilt(4, reservations={"m": ledger.Reservation("n0", NOW + minutes(9), "gpu")})
+        held = run(node(), notice(), pool=full)
+        assert held.decisions[-1].action == "hold"
+        assert held.decisions[-1].look_again == NOW + minutes(2)
+        again = run(after(only(held)), notice(), pool=full, at=NOW + minutes(1))
+        assert not again.decisions
+        assert not only(again).changed
+
+    def test_a_machine_that_registers_again_is_said_to(self) -> None:
+        kept = run(node(), notice()).ledgers["gpu"].machines["aws:///us-east-1a/i-n1"]
+        anew = run(node(uid="anew"), inherited=kept)
+        assert "registered again" in anew.decisions[0].reason
+        unreached = run(node(), inherited=kept)
+        assert not any("registered again" in d.reason for d in unreached.decisions)
+
+
+class TestMarks:
+    def test_a_watched_incident_is_not_dismissed_by_an_uncordon(self) -> None:
+        both = run(node(), notice("w", severity=Severity.WATCH), notice("c"))
+        uncordoned = only(run(after(only(both), unschedulable=False), at=NOW + minutes(1)))
+        assert [(i.check, i.state) for i in uncordoned.record.incidents] == [
+            ("w", "open"),
+            ("c", "dismissed"),
+        ]
+        assert uncordoned.state == "watch"
+
+    def test_one_dismissed_beside_one_that_is_over_still_shows(self) -> None:
+        both = after(only(run(node(), notice("w", severity=Severity.WATCH), notice("c"))))
+        one = after(only(run(both, recovery("w"))), unschedulable=False)
+        assert only(run(one, at=NOW + minutes(1))).state == "dismissed"
+
+    def test_a_state_label_that_somebody_took_off_is_put_back(self) -> None:
+        marked = after(only(run(node(), notice())), state="")
+        verdict = only(run(marked, at=NOW + minutes(1)))
+        assert verdict.changed
+        assert verdict.state == "cordon"
+        assert not verdict.decisions
+
+    def test_a_reboot_of_a_node_that_was_released_is_not_written_down(self) -> None:
+        claimed = after(only(run(after(only(run(node(), notice()))), recovery())))
+        released = after(only(run(claimed, at=NOW + minutes(15))), boot_id="boot-2")
+        assert released.state == "released"
+        assert not only(run(released, at=NOW + minutes(16))).changed
+
+    def test_what_only_a_newer_version_knows_keeps_the_annotation(self) -> None:
+        kept = node(incidents='{"v":1,"machine":"aws:///us-east-1a/i-n1","ladder":1}', gpus=None)
+        verdict = only(run(kept))
+        assert verdict.state == "released"
+        assert verdict.record.extra == {"ladder": 1}
+
+    def test_the_most_gpus_ever_shown_are_remembered(self) -> None:
+        marked = after(only(run(node(), notice(latched=True))), gpus=4)
+        worse = only(run(marked, notice("b"), at=NOW + minutes(1)))
+        assert worse.record.gpus == 8
+
+
+class TestReservations:
+    def test_each_cordon_reserves_in_both_ledgers_beside_those_that_hold(self) -> None:
+        old = ledger.Reservation("old", NOW, "gpu")
+        mine = ledger.Reservation("n0", NOW + minutes(1), "gpu")
+        facts = Facts(
+            nodes=tuple(NodeFacts(node(n), (notice(),)) for n in ("n1", "n2")),
+            ledgers={"gpu": rebuilt(100, reservations={"m": mine, "o": old})},
+            cluster=Ledger(rebuilt=NOW, reservations={"m": mine, "o": old}),
+        )
+        rules = parse("version: 1\nbudget: {domains: [{label: zone, share: 50%}]}")
+        plan = decide(facts, rules, NOW)
+        machines = {f"aws:///us-east-1a/i-{n}" for n in ("n1", "n2")}
+        assert plan.cluster is not None
+        for found in (plan.ledgers["gpu"], plan.cluster):
+            assert set(found.reservations) == {"m", *machines}
+            until = {found.reservations[m].until for m in machines}
+            assert until == {NOW + minutes(2)}
+
+    def test_a_node_that_is_out_already_reserves_nothing_more(self) -> None:
+        marked = after(only(run(node(), notice())))
+        plan = run(marked, notice(**EVICT), at=NOW + minutes(5))
+        assert only(plan).state == "evict"
+        assert plan.cluster is None
+
+    def test_a_failure_domain_has_a_budget_of_its_own(self) -> None:
+        zone = {"zone": "a"}
+        facts = Facts(
+            nodes=tuple(NodeFacts(node(n, labels=zone), (notice(),)) for n in ("n1", "n2")),
+            ledgers={"gpu": rebuilt(100, domains={"zone=a": 10})},
+            cluster=Ledger(rebuilt=NOW),
+        )
+        rules = parse("version: 1\nbudget: {domains: [{label: zone, share: 10%}]}")
+        first, second = decide(facts, rules, NOW).verdicts
+        assert first.unschedulable is True
+        assert "zone=a: 1 of 1" in second.decisions[-1].reason
+
+    def test_the_worst_goes_first_and_of_equals_the_oldest(self) -> None:
+        held = rebuilt(4, reservations={"m": ledger.Reservation("x", NOW + minutes(1), "gpu")})
+        older = after(only(run(node("n1"), notice(), pool=held)))
+        small = {"ledgers": {"gpu": rebuilt(4)}, "cluster": Ledger(rebuilt=NOW)}
+        later = NOW + minutes(5)
+
+        def first(*nodes: NodeFacts) -> list[str]:
+            plan = decide(Facts(nodes=nodes, **small), default(), later)
+            return [v.view.name for v in plan.verdicts if v.unschedulable]
+
+        young = NodeFacts(node("n2"), (notice(),))
+        worse = NodeFacts(node("n3"), (notice("b", **EVICT),))
+        assert first(young, NodeFacts(older)) == ["n1"]
+        assert first(young, NodeFacts(older), worse) == ["n3"]
+
+    def test_an_interruption_in_a_pool_without_a_ledger_is_answered(self) -> None:
+        spot = notice("spot", kind=Kind.INTERRUPTION, **EVICT)
+        plan = decide(Facts(nodes=(NodeFacts(node(), (spot,)),)), default(), NOW)
+        assert only(plan).unschedulable is True
+        assert not plan.ledgers
+
+
+class TestRemembered:
+    """What the ledger keeps of a machine."""
+
+    MACHINE = "aws:///us-east-1a/i-n1"
+
+    def kept(self, *said: object) -> bool:
+        return self.MACHINE in run(node(), *said).ledgers.get("gpu", rebuilt()).machines
+
+    def test_what_takes_it_out_of_service_and_not_what_is_watched(self) -> None:
+        watched = notice("w", severity=Severity.WATCH)
+        assert self.kept(notice())
+        assert self.kept(watched, notice())
+        assert not self.kept(watched)
+
+    def test_until_nothing_is_left_of_it(self) -> None:
+        plan = run(node(), notice())
+        pool = plan.ledgers["gpu"]
+        for at, said in ((minutes(1), (recovery(),)), (minutes(16), ()), (timedelta(days=9), ())):
+            plan = run(after(only(plan)), *said, at=NOW + at, pool=pool)
+            pool = plan.ledgers.get("gpu", pool)
+        assert only(plan).state == ""
+        assert self.MACHINE not in pool.machines
+
+    def test_of_two_pools_the_newer_word_holds(self) -> None:
+        old, new = (ledger.Machine("n1", NOW + minutes(n), "{}", uid=f"u{n}") for n in (0, 1))
+        ledgers = {"a": rebuilt(machines={"m": new}), "b": rebuilt(machines={"m": old})}
+        assert remembered(ledgers, "m") == new
+        assert remembered(ledgers, "other") is None
+
+
+class TestInDoubt:
+    def doubt(self, minute: float, *, closed: float | None = None, **more: object) -> bool:
+        check = breaker.Check(opened=NOW, closed=NOW + minutes(closed) if closed else None)
+        record = only(run(node(), notice(**more), at=NOW + minutes(minute))).record
+        found = rebuilt().with_check("AcceleratedHardwareReady", check)
+        return in_doubt(record.open[0], found, default())
+
+    def test_while_it_is_open_and_ten_minutes_before(self) -> None:
+        assert [self.doubt(m) for m in (-11, -10, 5)] == [False, True, True]
+
+    def test_what_was_said_until_it_closed_stays_so(self) -> None:
+        assert [self.doubt(m, closed=30) for m in (5, 30, 31)] == [True, True, False]
+
+    def test_a_providers_word_never_is(self) -> None:
+        assert not self.doubt(5, kind=Kind.MAINTENANCE, deadline=NOW)
+
+
+def test_maintenance_without_a_date_is_acted_on_now() -> None:
+    said = notice("m", kind=Kind.MAINTENANCE, **EVICT)
+    assert only(run(node(), said)).state == "evict"
