@@ -1,0 +1,133 @@
+"""What it costs to play recorded history: a day of a fleet of 288 nodes, 190,000 events.
+
+    python -m tests.bench.replay                 the case fleet-day, on one core
+    python -m tests.bench.replay backtest        days under two policies: does memory grow?
+
+Played is what `tests.bench.fleet` makes up, by the way that ``groundcrew backtest`` plays a
+folder: line, request, CloudEvent, broker, function, embedded cluster. The time that making the
+events up takes is not counted. ``seconds`` are of the processor, which is wall time on an idle
+core and does not count what others of a busy machine take meanwhile.
+"""
+
+import json
+import logging
+import os
+import resource
+import sys
+import time
+from collections.abc import Iterator
+from datetime import datetime
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import msgspec
+
+from events import recording
+from functions.rules import policy
+from infra.local.backtest import sides
+from infra.local.backtest.sides import Choice, Played
+from infra.local.history import Event
+from tests.bench import fleet
+from tests.bench.fleet import Fleet
+
+WANTED_SECONDS = 45.0
+NEED_NOTHING = 0.991
+DAYS = 3
+STRICT = "version: 1\nseverity: [{reason: NvidiaXID74Error, severity: evict}]\nwaits: []\n"
+
+
+class MadeUp:
+    """As `infra.local.history.History`, without files."""
+
+    path = Path("fleet-day")
+    start = fleet.START
+    notes: tuple[str, ...] = ()
+
+    def __init__(self, days: int, events: int) -> None:
+        self._fleet, self._days, self._events = Fleet(), days, events
+        self.making_seconds = 0.0
+        self.rss_mb: list[float] = []
+        """After each day."""
+
+    def objects(self) -> Iterator[dict[str, Any]]:
+        return self._fleet.objects()
+
+    def events(self) -> Iterator[Event]:
+        lines = self._fleet.lines(self._days, self._events)
+        for number in range(1, self._days * self._events + 1):
+            began = time.process_time()
+            line = next(lines)
+            self.making_seconds += time.process_time() - began
+            yield Event(msgspec.json.decode(line, type=_At).at, recording.load(line))
+            if number % self._events == 0:
+                self.rss_mb.append(_rss_mb())
+
+
+class _At(msgspec.Struct):
+    at: datetime
+
+
+def play(days: int, events: int, *policies: str) -> tuple[MadeUp, Played, SimpleNamespace]:
+    history = MadeUp(days, events)
+    choices = [Choice(f"policy {n}", policy.parse(text)) for n, text in enumerate(policies)]
+    wall, cpu = time.perf_counter(), time.process_time()
+    played = sides.play_history(history, choices, lambda name, now, events: None)  # type: ignore[arg-type]
+    took = SimpleNamespace(
+        wall=time.perf_counter() - wall,
+        cpu=time.process_time() - cpu - history.making_seconds,
+    )
+    return history, played, took
+
+
+def fleet_day(events: int = fleet.EVENTS) -> dict[str, float]:
+    _, played, took = play(1, events, "version: 1")
+    book = played.books[0]
+    return {
+        "seconds": round(took.cpu, 2),
+        "wall_seconds": round(took.wall, 2),
+        "rss_mb": round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024, 1),
+        "events": played.events,
+        "needed_nothing": round(played.needed_nothing / played.events, 5),
+        "decisions": sum(book.actions.values()),
+        "cordoned": len(book.outages),
+        "failures": played.failures,
+    }
+
+
+def backtest_days(days: int = DAYS, events: int = fleet.EVENTS) -> dict[str, Any]:
+    history, played, took = play(days, events, "version: 1", STRICT)
+    return {
+        "seconds_a_day": round(took.cpu / days, 2),
+        "rss_mb": history.rss_mb[-1],
+        "rss_mb_by_day": history.rss_mb,
+        "events": played.events,
+        "outages": [len(book.outages) for book in played.books],
+        "failures": played.failures,
+    }
+
+
+def _rss_mb() -> float:
+    pages = int(Path("/proc/self/statm").read_text().split()[1])
+    return round(pages * os.sysconf("SC_PAGE_SIZE") / 1024 / 1024, 1)
+
+
+def main(argv: list[str]) -> int:
+    logging.getLogger("groundcrew").setLevel(logging.CRITICAL)
+    if argv == ["backtest"]:
+        name, found = "backtest-days", backtest_days()
+    elif not argv:
+        name, found = "fleet-day", fleet_day()
+    else:
+        print(__doc__, file=sys.stderr)
+        return 2
+    print(f"{'case':16}{'':24}{name}")
+    for key, value in found.items():
+        wanted = f"   (wanted: below {WANTED_SECONDS:.0f})" if key == "seconds" else ""
+        print(f"{'':16}{key:24}{value}{wanted}")
+    print(json.dumps({"bench": "replay", "cases": {name: found}}))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
