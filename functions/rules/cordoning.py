@@ -8,7 +8,7 @@ before any node is patched. Called again with fresh facts when a write lost a ra
 import enum
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import NamedTuple
 
 import msgspec
@@ -29,6 +29,10 @@ SELF = "kubernetes.node"
 HELD, DISMISSED, RELEASED = "held", "dismissed", "released"
 """Values of the state label beside the severities: wants more than it may; somebody uncordoned
 it; only history is left."""
+
+LONG_PAST = timedelta(days=1)
+"""A maintenance that is first heard of so long after its time is a leftover (a label that nobody
+took off), and no plan."""
 
 ACTED = (Severity.CORDON.value, Severity.EVICT.value)
 """State labels of nodes that are out of service for an incident of ours."""
@@ -406,7 +410,9 @@ def wish_of(
     elif incident.kind is Kind.MAINTENANCE and incident.deadline:
         cordon_at = incident.deadline - policy.maintenance.cordon_before
         drain_at = incident.deadline - policy.maintenance.drain_before
-        if now < cordon_at:
+        if incident.first - incident.deadline > LONG_PAST:
+            severity = Severity.WATCH
+        elif now < cordon_at:
             severity, due = Severity.WATCH, cordon_at
         elif now < drain_at:
             due = drain_at if severity is Severity.EVICT else None

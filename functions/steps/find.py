@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
-from events.notice import Identity, Notice
+from events.notice import Identity, Kind, Notice
 from functions.gateways.kubernetes import errors, types
 from functions.gateways.kubernetes.client import Cluster
 from functions.rules import keys
@@ -19,6 +19,11 @@ RESERVATION = ("karpenter.k8s.aws/capacity-reservation-id", "groundcrew.dev/capa
 
 MOST_IN_SELECTOR = 100
 """Instance IDs in one label selector: it travels in the URL."""
+
+
+WORTH_WAITING = frozenset({Kind.FAULT, Kind.MAINTENANCE, Kind.INTERRUPTION, Kind.TERMINATION})
+"""What is worth a read of all nodes, and worth waiting for a machine that may register yet. That a
+machine which nobody knows is well, or was launched, is neither."""
 
 
 @dataclass
@@ -136,12 +141,16 @@ def _find_machines(cluster: Cluster, notices: list[Notice], found: Found, *, ful
         cluster, [machine for machine in wanted if _LABEL_VALUE.fullmatch(machine)]
     ):
         _take(node, wanted, found)
-    if wanted and full:
+    if full and any(n.kind in WORTH_WAITING for left in wanted.values() for n in left):
         # Not stamped yet (new since the last resync), or not ours: one full read settles all.
         found.searched = True
         for node in cluster.list_nodes():
             _take(node, wanted, found)
-    found.unknown += (notice for left in wanted.values() for notice in left)
+    for notice in (notice for left in wanted.values() for notice in left):
+        if notice.kind in WORTH_WAITING:
+            found.unknown.append(notice)
+        else:
+            found.foreign.append((notice, "no such machine is known, and nothing to do about it"))
 
 
 def _take(node: types.Node, wanted: dict[str, list[Notice]], found: Found) -> None:

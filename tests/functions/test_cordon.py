@@ -281,6 +281,29 @@ def test_a_machine_that_is_not_registered_yet_is_cordoned_when_it_comes(fleet: F
     assert fleet.cordoned() == ["n9"]
 
 
+def test_news_of_unknown_machines_that_ask_for_nothing_cost_no_read_of_all_nodes(
+    fleet: Fleet,
+) -> None:
+    """A launch storm of somebody else's scaling group must not read our nodes once each."""
+    launch = aws(
+        "EC2 Instance-launch Lifecycle Action",
+        source="aws.autoscaling",
+        LifecycleActionToken="87654321-4321-4321-4321-210987654321",
+        AutoScalingGroupName="others",
+        LifecycleHookName="hook",
+        EC2InstanceId="i-0abcdef0123456789",
+        LifecycleTransition="autoscaling:EC2_INSTANCE_LAUNCHING",
+        Origin="EC2",
+        Destination="AutoScalingGroup",
+    )
+    fleet.pass_time(timedelta(minutes=2))
+    outcome = fleet.handle(launch)
+    assert [d.action for d in outcome.decisions] == ["nothing"]
+    assert fleet.writes() == []
+    selectors = [one for one in fleet.cluster.requests("list") if one.path == "/api/v1/nodes"]
+    assert len(selectors) == 1  # by its label alone
+
+
 def test_a_machine_that_never_registers_is_declined_and_said_so(fleet: Fleet) -> None:
     fleet.handle(spot("i-0abcdef0123456789"))
     fleet.pass_time(timedelta(minutes=14))

@@ -430,6 +430,13 @@ class TestMaintenance:
         drained = only(run(after(cordoned), at=self.WINDOW - timedelta(hours=4)))
         assert drained.state == "evict"
 
+    def test_one_that_is_first_heard_of_a_day_after_its_time_is_a_leftover(self) -> None:
+        late = only(run(node(), self.retirement(), at=self.WINDOW + timedelta(hours=25)))
+        assert late.unschedulable is None
+        assert late.state == "watch"
+        in_time = only(run(node(), self.retirement(), at=self.WINDOW + timedelta(hours=23)))
+        assert in_time.unschedulable is True
+
     def test_with_its_deadline_due_it_passes_the_budget(self) -> None:
         full = rebuilt(
             4, reservations={"m": ledger.Reservation("n0", NOW + timedelta(days=30), pool="gpu")}
