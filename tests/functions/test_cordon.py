@@ -10,6 +10,7 @@ import pytest
 
 from events import registry
 from events.cloudevent import CloudEvent
+from events.notice import Identity
 from functions import cordon
 from functions.edge.context import Context, Outcome, Settings
 from functions.gateways.kubernetes import errors
@@ -20,6 +21,7 @@ from infra.local.clock import SimulatedClock
 from infra.local.cluster import EmbeddedCluster, EmbeddedTransport
 from infra.local.cluster.builders import node as build_node
 from tests.support.crew import node_update, ping
+from tests.support.facts import notice as fault
 
 NOW = datetime(2026, 3, 2, 9, 0, tzinfo=UTC)
 NAMESPACE = "groundcrew-system"
@@ -431,6 +433,27 @@ class TestReadLive:
         fleet.handle(late)
         assert fleet.cordoned() == ["n0"]
 
+    def test_so_it_was_beside_another_that_stands(self, fleet: Fleet) -> None:
+        late = fleet.sick()
+        fleet.condition("n0", "AcceleratedHardwareReady", "True", "Restarted")
+        self.runtime(fleet, "True")
+        fleet.handle(late)
+        assert len(fleet.record().open) == 2
+
+    def test_a_late_event_that_all_is_well_writes_nothing_on_a_node_that_is_sick(
+        self, fleet: Fleet
+    ) -> None:
+        sick = fleet.sick()
+        fleet.handle(sick)
+        well = json.loads(json.dumps(fleet.node()))
+        for condition in well["status"]["conditions"]:
+            if condition["type"] == "AcceleratedHardwareReady":
+                condition["status"] = "True"
+        fleet.cluster.seen.clear()
+        fleet.pass_time(timedelta(minutes=1))
+        fleet.handle(fleet.update(well))
+        assert fleet.writes() == []
+
     def test_an_event_that_says_less_than_the_node_does_is_not_the_last_word(
         self, fleet: Fleet
     ) -> None:
@@ -726,6 +749,25 @@ class TestLedger:
         fleet.resync()
         assert fleet.cordoned() == ["n0"]
 
+    def test_one_that_only_keeps_a_notice_is_no_ledger_to_act_by(self) -> None:
+        fleet = Fleet()
+        fleet.handle(spot("i-0abcdef0123456789"))
+        held = fleet.handle(fleet.sick())
+        assert any("resync" in d.reason for d in held.decisions)
+        fleet.resync()
+        assert fleet.cordoned() == ["n0"]
+
+    def test_all_nodes_are_read_each_five_minutes_and_written_only_when_new(
+        self, fleet: Fleet
+    ) -> None:
+        fleet.pass_time(timedelta(minutes=4))
+        assert fleet.resync().reads_all_again is None
+        assert fleet.writes() == []
+        fleet.pass_time(timedelta(minutes=1))
+        outcome = fleet.resync()
+        assert outcome.reads_all_again == fleet.clock.now() + timedelta(minutes=5)
+        assert not [w for w in fleet.writes() if "/nodes/" in w]
+
     def test_damaged_it_is_made_anew_from_the_nodes(self, fleet: Fleet) -> None:
         fleet.handle(fleet.sick())
         for found in fleet.cluster.all("ConfigMap", NAMESPACE):
@@ -796,6 +838,18 @@ def test_past_its_time_a_call_leaves_the_rest_to_the_resync() -> None:
     event = spot(instance_of(fleet))
     fleet.cluster.faults.before("patch", "configmaps", lambda call: fleet.clock.sleep(2))
     fleet.handle(event)
+    assert fleet.cordoned() == []
+    fleet.resync()
+    assert fleet.cordoned() == ["n0"]
+
+
+def test_what_was_said_of_a_node_by_its_name_is_left_to_it_too() -> None:
+    fleet = Fleet(seconds=1.0)
+    fleet.resync()
+    fleet.cluster.faults.before("patch", "configmaps", lambda call: fleet.clock.sleep(2))
+    cordon.hear(
+        [fault("HighTemp", source="alertmanager", identity=Identity(node="n0"))], fleet.context()
+    )
     assert fleet.cordoned() == []
     fleet.resync()
     assert fleet.cordoned() == ["n0"]

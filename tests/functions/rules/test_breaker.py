@@ -6,6 +6,7 @@ from datetime import datetime, timedelta
 import msgspec
 import pytest
 
+from events.notice import Kind, Severity
 from functions.rules import breaker, ledger
 from functions.rules.breaker import Accusation, Check
 from functions.rules.cordoning import Facts, NodeFacts, decide
@@ -102,6 +103,12 @@ class TestClosing:
         assert not self.closed(21, NOW + minutes(35), newest=NOW + minutes(10))
         assert self.closed(21, NOW + minutes(40), newest=NOW + minutes(10))
 
+    def test_a_flood_of_this_minute_keeps_it_open_however_short_the_quiet_time(self) -> None:
+        rule = parse("version: 1\nbreaker: {quiet: 1m}").breaker
+        check = breaker.clear(self.OPEN, machines(21), NOW)
+        assert breaker.look(check, 100, rule, NOW + minutes(9)).is_open
+        assert not breaker.look(check, 100, rule, NOW + minutes(10)).is_open
+
     def test_it_may_open_again(self) -> None:
         closed = breaker.look(
             breaker.clear(self.OPEN, machines(21), NOW), 100, RULE, NOW + minutes(30)
@@ -113,6 +120,10 @@ class TestClosing:
     def test_when_it_may_close_counts_from_the_newest_accusation(self) -> None:
         assert breaker.closes_at(self.OPEN, RULE) == NOW + minutes(30)
         assert breaker.closes_at(Check(), RULE) is None
+        later = msgspec.structs.replace(
+            self.OPEN, accused={**self.OPEN.accused, "late": Accusation(NOW + minutes(9))}
+        )
+        assert breaker.closes_at(later, RULE) == NOW + minutes(39)
         bare = Check(opened=NOW)
         assert breaker.closes_at(bare, RULE) == NOW + minutes(30)
 
@@ -200,6 +211,11 @@ class TestStandsAccused:
                 pool=plan.ledgers.get("gpu"),
             )
         assert plan.ledgers["gpu"].checks[CHECK].accused[node().machine].cleared
+
+    def test_what_a_provider_announces_or_is_only_watched_accuses_nobody(self) -> None:
+        window = notice("m", kind=Kind.MAINTENANCE, deadline=NOW)
+        plan = run(node(), window, notice("w", severity=Severity.WATCH), notice("c"))
+        assert set(plan.ledgers["gpu"].checks) == {"c"}
 
     def test_one_that_a_human_dismissed_no_longer_does(self) -> None:
         plan = run(node(), notice())

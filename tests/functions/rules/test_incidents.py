@@ -192,6 +192,10 @@ class TestMergedForSpace:
         assert (one.first, one.last) == (NOW - minutes(5), NOW + minutes(5))
         assert one.told == NOW + minutes(5)
         assert one.severity is Severity.CORDON
+        half = msgspec.structs.replace(sick, claimed=NOW, rebooted=NOW)
+        rest = msgspec.structs.replace(well, claimed=None, rebooted=None, last=NOW + minutes(9))
+        (one,) = incidents._merged((half, rest) if turned else (rest, half))
+        assert (one.claimed, one.rebooted, one.last) == (None, None, NOW + minutes(9))
         both = incidents._merged((well, msgspec.structs.replace(well, claimed=NOW + minutes(1))))
         assert both[0].claimed == NOW + minutes(1)
 
@@ -266,6 +270,8 @@ class TestAccusedAgain:
         record = self.hear(Record(machine="m"), first, moved)
         assert record.open[0].deadline == days[1]
         assert self.hear(record, first, at=NOW + minutes(1)) == record
+        same = notice(deadline=days[0], since=NOW - minutes(5))
+        assert self.hear(record, same).open[0].deadline == days[0]
         assert self.hear(record, notice(since=NOW), at=NOW).open[0].deadline == days[1]
         dated = self.hear(self.opened(), notice(deadline=days[0]))
         assert dated.open[0].deadline == days[0]
