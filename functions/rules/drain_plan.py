@@ -48,6 +48,10 @@ class Pod(msgspec.Struct, frozen=True, kw_only=True):
     grace_seconds: int = 30
     empty_dirs: tuple[str, ...] = ()
     """Names of its emptyDir volumes."""
+    host_paths: tuple[str, ...] = ()
+    """Directories of the node that it mounts."""
+    claims: tuple[str, ...] = ()
+    """Its PersistentVolumeClaims, also those made for it alone."""
     finalizers: tuple[str, ...] = ()
     gone_by: datetime | None = None
     """deletionTimestamp: when its grace ends, by the API server's clock. None: not deleted."""

@@ -1,5 +1,6 @@
 """Kubernetes' objects as the facts that the drain plan is made of."""
 
+from collections.abc import Iterator
 from datetime import datetime, timedelta
 
 from functions.gateways.kubernetes import types
@@ -30,6 +31,8 @@ def pod(found: types.Pod) -> Pod:
         priority=spec.priority or 0,
         grace_seconds=DEFAULT_GRACE_SECONDS if grace is None else grace,
         empty_dirs=tuple(v.name for v in spec.volumes or () if v.empty_dir is not None),
+        host_paths=tuple(str(v.host_path.get("path")) for v in spec.volumes or () if v.host_path),
+        claims=tuple(_claims(found)),
         finalizers=tuple(meta.finalizers or ()),
         gone_by=meta.deletion_timestamp,
         asked_at=_asked_at(meta),
@@ -37,6 +40,15 @@ def pod(found: types.Pod) -> Pod:
         evict_after=annotations.get(keys.EVICT_AFTER),
         ready_to_evict=annotations.get(keys.READY_TO_EVICT) == "true",
     )
+
+
+def _claims(found: types.Pod) -> Iterator[str]:
+    for volume in found.spec.volumes or ():
+        if volume.persistent_volume_claim:
+            yield str(volume.persistent_volume_claim.get("claimName"))
+        elif volume.ephemeral is not None:
+            # Named after both (pkg/controller/volume/ephemeral).
+            yield f"{found.metadata.name}-{volume.name}"
 
 
 def _asked_at(meta: types.Meta) -> datetime | None:

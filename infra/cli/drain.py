@@ -95,8 +95,11 @@ def _work(call: Call, session: Session, prepared: Sequence[Prepared], options: O
     from infra.cli.drain_report import Report, State
 
     screen = drain_screen.choose(options.output, call.now)
+    for one in prepared:
+        for warning in one.warnings:
+            screen.say(f"{one.name}: warning: {warning}")
     cordoned = drain_work.cordon_all(call, prepared, session.operator, screen)
-    told = drain_work.drain_all(call, session, cordoned, options, screen)
+    told = drain_work.drain_all(call, session, prepared, cordoned, options, screen)
     ok = all(node.state is State.DRAINED for node in told)
     if options.output == "json":
         print(drain_report.encode(Report(ok=ok, dry_run="", nodes=told)))

@@ -106,6 +106,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="warn a gang that long before its first pod goes, or until it says that it is ready; "
         "0s evicts at once (default: the policy's drain.gang_notice)",
     )
+    pods.add_argument("--disable-eviction", action=_NotOurs, help=argparse.SUPPRESS)
     add_dry_run(parser)
     parser.add_argument("-o", "--output", choices=("table", "json"), default="table")
 
@@ -147,6 +148,20 @@ class _Flag(_Word):
 
     def meaning(self, word: str) -> object:
         return word in YES
+
+
+class _NotOurs(argparse.Action):
+    """kubectl's way past disruption budgets."""
+
+    def __init__(self, option_strings: Sequence[str], dest: str, **more: Any) -> None:
+        super().__init__(option_strings, dest, nargs="?", **more)
+
+    def __call__(self, parser: argparse.ArgumentParser, *_: object) -> None:
+        parser.error(
+            "--disable-eviction is not taken: it deletes pods past their disruption budgets. What "
+            "a budget holds is named, so that its owner can be asked; a deadline past which pods "
+            "are deleted belongs in the policy (drain.past_deadline)"
+        )
 
 
 def _grace(text: str) -> int | None:

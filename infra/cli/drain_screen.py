@@ -134,9 +134,10 @@ def end_words(node: Node) -> str:
     stays = f"; left alone: {kinds(node.ignored)}" if node.ignored else ""
     if node.state is State.DRAINED:
         return f"drained in {node.seconds:.1f}s, {evicted}{stays}"
+    also = f"; {node.why}" if node.why else ""
     words = {
         State.BLOCKED: "not drained: what is left will not leave by waiting",
-        State.TIMED_OUT: f"not drained: the time was over after {node.seconds:.1f}s",
+        State.TIMED_OUT: f"not drained: the time was over after {node.seconds:.1f}s{also}",
         State.STOPPED: f"stopped: {node.why}",
         State.GONE: f"ended: {node.why}",
         State.FAILED: f"not drained: {node.why}",

@@ -19,7 +19,7 @@ from typing import Protocol
 from functions.gateways.kubernetes import errors, types
 from functions.rules import drain_plan
 from functions.rules.draining import Ended, Result
-from functions.steps import cordon_by_hand, pods, warn
+from functions.steps import cordon_by_hand, pods, volumes, warn
 from functions.steps.cordon_by_hand import Before, Cordoned, Replaced
 from functions.steps.drain_call import Call
 from functions.steps.evict import Wait, evict, list_pods
@@ -32,6 +32,7 @@ from infra.cli.drain_report import Blocker, Node, State
 NODES_AT_ONCE = 64
 AGAIN_SECONDS = 2.0
 """Between two looks at a node where only a gang's answer, or a new owner's mind, can help."""
+_ATTACHED_SECONDS = 1.0
 _CLOSING_SECONDS = 10.0
 _LOOK_SECONDS = 0.2
 INTERRUPTED = 130
@@ -77,9 +78,17 @@ def cordon_all(
 
 
 def drain_all(
-    call: Call, session: Session, cordoned: Sequence[Cordoned], options: Options, screen: Screen
+    call: Call,
+    session: Session,
+    prepared: Sequence[Prepared],
+    cordoned: Sequence[Cordoned],
+    options: Options,
+    screen: Screen,
 ) -> list[Node]:
-    jobs = [_OneNode(call, session, one, options, screen) for one in cordoned]
+    jobs = [
+        _OneNode(call, session, cordon, before, options, screen)
+        for before, cordon in zip(prepared, cordoned, strict=True)
+    ]
     if not call.threaded:
         return [job() for job in jobs]
     with ThreadPoolExecutor(min(NODES_AT_ONCE, len(jobs))) as threads, _interrupts(call, screen):
@@ -97,6 +106,7 @@ class _OneNode:
     call: Call
     session: Session
     cordoned: Cordoned
+    before: Prepared
     options: Options
     screen: Screen
     evicted: list[str] = field(default_factory=list)
@@ -132,6 +142,7 @@ class _OneNode:
             blocked=[Blocker(b.pod, b.why) for b in last.blocked],
             ignored=dict(last.ignored),
             warned=sorted(self.warned),
+            warnings=self.before.warnings,
         )
         self.screen.done(told)
         return told
@@ -143,7 +154,7 @@ class _OneNode:
             result = self._once(started)
             match result.ended:
                 case Ended.EMPTY:
-                    return State.DRAINED, ""
+                    return self._detached()
                 case Ended.STOPPED:
                     return State.STOPPED, result.why
                 case Ended.NODE_GONE:
@@ -157,6 +168,20 @@ class _OneNode:
             if not _may_change(result):
                 return State.BLOCKED, ""
             call.sleep(min(AGAIN_SECONDS, call.left()))
+
+    def _detached(self) -> tuple[State, str]:
+        """Waits for the volumes of the pods that left: mounted elsewhere they cannot be before."""
+        call, told = self.call, False
+        while held := volumes.attached(call, self.node.name, self.before.volumes):
+            if call.cancelled:
+                return State.INTERRUPTED, ""
+            if call.left() <= _ATTACHED_SECONDS:
+                return State.TIMED_OUT, f"still attached to the node: {', '.join(held)}"
+            if not told:
+                told = True
+                self.screen.say(f"{self.node.name}: waiting for {', '.join(held)} to be detached")
+            call.sleep(_ATTACHED_SECONDS)
+        return State.DRAINED, ""
 
     def _once(self, started: datetime) -> Result:
         call, target = self.call, target_of(self.node, self.options)

@@ -8,6 +8,7 @@ really checked and the audit log shows who did what.
 from __future__ import annotations
 
 import atexit
+import base64
 import csv
 import json
 import secrets
@@ -261,6 +262,15 @@ class ControlPlane(Cluster):
     @property
     def _key(self) -> Path:
         return self._home / "server.key"
+
+    @property
+    def certificate_files(self) -> tuple[Path, Path]:
+        """Certificate and key for another server on 127.0.0.1, a webhook's: see `ca_bundle`."""
+        return self._certificate, self._key
+
+    def ca_bundle(self) -> str:
+        """What the API server needs to trust such a server."""
+        return base64.b64encode(self._ca_certificate()).decode()
 
     def _ca_certificate(self) -> bytes:
         return self._certificate.read_bytes()

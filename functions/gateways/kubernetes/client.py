@@ -254,6 +254,21 @@ class Cluster:
     def list_daemon_sets(self) -> list[types.DaemonSet]:
         return list(self._list("daemonsets", "/apis/apps/v1/daemonsets", types.DaemonSet, {}))
 
+    # volumes
+
+    def list_claims(self, namespace: str) -> list[types.PersistentVolumeClaim]:
+        path = f"/api/v1/namespaces/{namespace}/persistentvolumeclaims"
+        return list(self._list("persistentvolumeclaims", path, types.PersistentVolumeClaim, {}))
+
+    def get_volume(self, name: str) -> types.PersistentVolume:
+        path = f"/api/v1/persistentvolumes/{name}"
+        return self._get("persistentvolumes", path, types.PersistentVolume)
+
+    def list_attachments(self) -> list[types.VolumeAttachment]:
+        """All of them: the server cannot select them by node."""
+        path = "/apis/storage.k8s.io/v1/volumeattachments"
+        return list(self._list("volumeattachments", path, types.VolumeAttachment, {}))
+
     # config maps
 
     def get_config_map(self, namespace: str, name: str) -> types.ConfigMap:

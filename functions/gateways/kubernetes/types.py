@@ -110,6 +110,7 @@ class Volume(msgspec.Struct, frozen=True, rename="camel"):
     empty_dir: dict[str, Any] | None = None
     host_path: dict[str, Any] | None = None
     persistent_volume_claim: dict[str, Any] | None = None
+    ephemeral: dict[str, Any] | None = None
 
 
 class PodSpec(msgspec.Struct, frozen=True, rename="camel"):
@@ -180,6 +181,39 @@ class PodDisruptionBudget(msgspec.Struct, frozen=True):
     metadata: Meta = Meta()
     spec: PodDisruptionBudgetSpec = PodDisruptionBudgetSpec()
     status: PodDisruptionBudgetStatus = PodDisruptionBudgetStatus()
+
+
+class ClaimSpec(msgspec.Struct, frozen=True, rename="camel"):
+    volume_name: str | None = None
+
+
+class PersistentVolumeClaim(msgspec.Struct, frozen=True):
+    metadata: Meta = Meta()
+    spec: ClaimSpec = ClaimSpec()
+
+
+class VolumeSpec(msgspec.Struct, frozen=True, rename="camel"):
+    local: dict[str, Any] | None = None
+    host_path: dict[str, Any] | None = None
+
+
+class PersistentVolume(msgspec.Struct, frozen=True):
+    metadata: Meta = Meta()
+    spec: VolumeSpec = VolumeSpec()
+
+
+class AttachmentSource(msgspec.Struct, frozen=True, rename="camel"):
+    persistent_volume_name: str | None = None
+
+
+class AttachmentSpec(msgspec.Struct, frozen=True, rename="camel"):
+    node_name: str = ""
+    source: AttachmentSource = AttachmentSource()
+
+
+class VolumeAttachment(msgspec.Struct, frozen=True):
+    metadata: Meta = Meta()
+    spec: AttachmentSpec = AttachmentSpec()
 
 
 class DaemonSet(msgspec.Struct, frozen=True):
