@@ -140,7 +140,8 @@ def _what(one: Difference) -> str:
     left, right = one.sides
     if one.kinds == ("only",):
         return f"out under {right.policy if left.instead else left.policy} alone"
-    kinds = [kind for kind in one.kinds if kind != "pods"] or ["pods"]
+    implied = {"pods", "drained"} if "severity" in one.kinds else {"pods"}
+    kinds = [kind for kind in one.kinds if kind not in implied] or ["pods"]
     return ", ".join(_kind(kind, left, right) for kind in kinds)
 
 

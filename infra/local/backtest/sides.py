@@ -10,17 +10,13 @@ from functions.rules import policy as policies
 from functions.rules.policy import Policy
 from infra.local.backtest.book import Book
 from infra.local.clock import SimulatedClock
-from infra.local.cluster.objects import Object
-from infra.local.history import Event, History
+from infra.local.history import History
 from infra.local.past import filling
 from infra.local.past.course import Course
 from infra.local.past.reader import Reader
 from infra.local.player import WARM_UP, play
 from infra.local.scenario import Scenario
 from infra.local.world import EmbeddedWorld
-
-FIRST_LOOK = WARM_UP
-"""Where a history has no starting point, its nodes are those that speak within so long."""
 
 Progress = Callable[[str, datetime, int], None]
 """Hears the name of the history, the time in it, and how many of its events are done."""
@@ -89,10 +85,10 @@ def play_history(history: History, choices: Sequence[Choice], progress: Progress
     items = filling.starting_point(history.objects(), reader)
     done = Played(name, "recorded", start, start, [])
     if not any(item["kind"] == "Node" for item in items):
-        items += _first_nodes(history, reader)
+        items += filling.first_nodes(history, reader)
         done.notes.append(
             "no starting point was recorded: nodes are those that spoke within the first "
-            f"{FIRST_LOOK.total_seconds() / 60:.0f} minutes, no pods and no budgets are known"
+            f"{filling.FIRST_LOOK.total_seconds() / 60:.0f} minutes, and there are no pods"
         )
     done.books = [_book(start, choice, choices) for choice in choices]
     courses = [
@@ -123,18 +119,3 @@ def _book(start: datetime, choice: Choice, choices: Sequence[Choice]) -> Book:
     """Pools have one name in all books, or they could not be compared."""
     naming = next((c.policy for c in choices if c.policy is not None), policies.default())
     return Book(start, naming.pool_of, acts=choice.policy is not None)
-
-
-def _first_nodes(history: History, reader: Reader) -> list[Object]:
-    """Each node as it first speaks."""
-    found: dict[str, Event] = {}
-    listener = Reader()
-    nodes = []
-    for event in history.events():
-        if event.at - history.start > FIRST_LOOK:
-            break
-        for change in listener.hear(event).changes:
-            if change.node is not None and change.name not in found:
-                found[change.name] = event
-                nodes.append(change.node)
-    return filling.starting_point(nodes, reader)

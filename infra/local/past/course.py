@@ -85,17 +85,24 @@ class Course:
     def go_to(self, at: datetime) -> None:
         """Let time pass until ``at``, and happen what is due before."""
         while self._next() < at:
-            due = max(self._due, self.clock.now())
+            # Nothing comes from outside until then: of the readings of everything only the last.
+            due = self._due_before(at)
+            self._is_stale = True
+            if due >= at:
+                break
             self.clock.advance_to(due)
             self.world.advance(due)
             self._stage.deliver(self.world.changes())
             for tick in self._stage.schedule.due(due):
                 self._stage.tick(tick)
             self._stage.schedule.made.clear()
-            self._is_stale = True
             self._sweep(due)
         if at > self.clock.now():
             self.clock.advance_to(at)
+
+    def _due_before(self, at: datetime) -> datetime:
+        now, own = self.clock.now(), self.world.next_due()
+        return self._stage.schedule.next(now, min(max(own, now), at) if own else at)
 
     def _next(self) -> datetime:
         if self._is_stale or self.world.version != self._version:

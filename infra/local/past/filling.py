@@ -3,19 +3,24 @@
 Recorded are nodes, pods and disruption budgets, and not what makes the pods. Whatever controlled
 them is made again from them, or a pod that is evicted would never come back and its budget never
 recover. Left out are DaemonSets and their pods (no drain touches them), finished pods, and our
-own policy, ledgers and pause.
+own policy, ledgers and pause; and Deployments, which would take the recorded ReplicaSets for those
+of an older template, and replace every pod.
 """
 
 import re
 from collections.abc import Iterable, Mapping
+from datetime import timedelta
 from typing import Any
 
 from functions.rules import keys
 from infra.local.cluster import EmbeddedCluster
 from infra.local.cluster.objects import FINISHED, Object, controller_of, labels_of, phase_of
 from infra.local.cluster.resources import BY_KIND
+from infra.local.history import History
 from infra.local.past.reader import Reader
 
+FIRST_LOOK = timedelta(minutes=11)
+"""Heartbeats come every five minutes at the latest."""
 _MADE_AGAIN = ("ReplicaSet", "StatefulSet", "Job")
 _ORDER = ("Namespace", "Node", "PodDisruptionBudget")
 """Before all others, in this order; pods come last."""
@@ -38,13 +43,26 @@ def starting_point(objects: Iterable[Mapping[str, Any]], reader: Reader) -> list
             owner = controller_of(dict(item))
             if phase_of(dict(item)) not in FINISHED and (owner or {}).get("kind") != "DaemonSet":
                 pods.append(dict(item))
-        elif kind not in ("DaemonSet", "Event"):
+        elif kind not in ("DaemonSet", "Deployment", "Event"):
             kept.append(dict(item))
     known = {str(item["metadata"].get("uid")) for item in kept}
     kept += _controllers(pods, known)
     rank = {kind: place for place, kind in enumerate(_ORDER)}
     kept.sort(key=lambda item: rank.get(item["kind"], len(rank)))
     return [*kept, *pods]
+
+
+def first_nodes(history: History, reader: Reader) -> list[Object]:
+    """Where no starting point was recorded: each node as it first speaks within `FIRST_LOOK`."""
+    listener = Reader()
+    found: dict[str, Mapping[str, Any]] = {}
+    for event in history.events():
+        if event.at - history.start > FIRST_LOOK:
+            break
+        for change in listener.hear(event).changes:
+            if change.node is not None:
+                found.setdefault(change.name, change.node)
+    return starting_point(found.values(), reader)
 
 
 def fill(cluster: EmbeddedCluster, items: Iterable[Object]) -> None:

@@ -72,6 +72,13 @@ def test_a_node_that_waits_hours_under_one_policy_is_out_for_the_same_incident()
     assert kinds(out(until=90), out(since=400, until=500, opened=opened)) == ("since", "until")
 
 
+def test_an_incident_that_was_recorded_a_little_later_is_the_same() -> None:
+    opened = START + timedelta(minutes=62)
+    assert kinds(out(until=61), out(since=400, until=500, opened=opened)) == ("since", "until")
+    opened = START + timedelta(minutes=70)
+    assert kinds(out(until=61), out(since=400, until=500, opened=opened)) == ("only",)
+
+
 def test_another_incident_of_the_same_time_is_the_same_time_out() -> None:
     found = compared(book(out(until=None)), book(out(incident="alertmanager/Hot/", since=70)))
     assert [one.kinds for one in found.differences] == [("since", "until")]

@@ -3,9 +3,10 @@
 from datetime import datetime, timedelta
 from typing import Any
 
+from functions.gateways.kubernetes.transport import Request
 from functions.rules import policy
 from functions.rules.decision import Decision
-from infra.local.cluster import builders
+from infra.local.cluster import EmbeddedTransport, builders
 from infra.local.gate import Eviction
 from infra.local.history import Event
 from infra.local.past import filling
@@ -189,6 +190,10 @@ def test_what_an_api_server_forgets_is_forgotten() -> None:
     past.until(hours=2)
     assert cluster.all("events") == []
     assert list(cluster.seen) == []
+    query = {"watch": "true", "resourceVersion": "1"}
+    request = Request(method="GET", path="/api/v1/nodes", query=query)
+    _, lines = EmbeddedTransport(cluster).stream(request)
+    assert b'"code":410' in next(lines)
     # Nothing of it was mistaken for news.
     assert [one for one in past.seen.acted() if one[1] != "cordon"] == []
 
