@@ -57,6 +57,8 @@ class Pod(msgspec.Struct, frozen=True, kw_only=True):
     """deletionTimestamp: when its grace ends, by the API server's clock. None: not deleted."""
     asked_at: datetime | None = None
     """When it was asked to leave: deletionTimestamp less the grace that it got."""
+    tolerates_cordon: bool = False
+    """A new one of its controller may be bound to the cordoned node."""
     pod_group: str = ""
     """spec.schedulingGroup.podGroupName."""
     evict_after: str | None = None
@@ -192,12 +194,14 @@ def overdue(pod: Pod, around: Around, now: datetime) -> str:
     """Why a pod that was asked to leave is still there; empty while it may take its time."""
     if pod.gone_by is None:
         return ""
+    finalizers = f"held by finalizer {', '.join(pod.finalizers)}" if pod.finalizers else ""
     if around.kubelet_lost:
-        return "the kubelet does not answer (Ready is Unknown): fence the machine, then it is gone"
+        lost = "the kubelet does not answer (Ready is Unknown): fence the machine"
+        return f"{lost}; also {finalizers}" if finalizers else f"{lost}, then it is gone"
     if now < pod.gone_by + SLACK:
         return ""
-    if pod.finalizers:
-        return f"held by finalizer {', '.join(pod.finalizers)}"
+    if finalizers:
+        return finalizers
     return "still there after its grace: its containers do not stop, or its volumes do not unmount"
 
 

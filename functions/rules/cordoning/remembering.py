@@ -1,0 +1,38 @@
+"""Last: the ledger's copy of what must outlive the node."""
+
+from collections.abc import Iterable
+from datetime import datetime
+
+import msgspec
+
+from events.notice import Severity
+from functions.rules import incidents
+from functions.rules.cordoning.facts import Verdict
+from functions.rules.incidents import State
+from functions.rules.ledger import Ledger, Machine
+
+
+def keep_machines(verdicts: Iterable[Verdict], ledgers: dict[str, Ledger], now: datetime) -> None:
+    """The ledgers' copies of what must outlive the nodes, each in its node's pool alone."""
+    kept = {pool: dict(found.machines) for pool, found in ledgers.items()}
+    for verdict in verdicts:
+        view, record = verdict.view, verdict.record
+        # What a mad monitor says of thousands, and is not acted on, would push out the rest.
+        outlives = bool(record.cordon or record.releases) or (
+            "breaker" not in record.held
+            and any(
+                i.severity > Severity.WATCH for i in record.incidents if i.state is not State.CLOSED
+            )
+        )
+        for pool, machines in kept.items():
+            known = machines.get(view.machine)
+            if pool == view.pool and outlives:
+                text = incidents.encode(record)
+                if known is None or known.record != text:
+                    machines[view.machine] = Machine(view.name, now, text, view.uid)
+            elif known is not None and (not outlives or view.pool in kept):
+                # Over; or the node is of another pool now, and remembered there.
+                del machines[view.machine]
+    for pool, machines in kept.items():
+        if machines != ledgers[pool].machines:
+            ledgers[pool] = msgspec.structs.replace(ledgers[pool], machines=machines)
