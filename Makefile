@@ -5,7 +5,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 PIP    := $(BIN)/python -m pip --disable-pip-version-check --quiet
 
-.PHONY: replay test lint test-cluster bench-edge lock clean help
+.PHONY: replay test lint test-cluster bench-edge bench-replay bench-backtest lock clean help
 .DEFAULT_GOAL := help
 
 help: ## what can be made here
@@ -27,6 +27,12 @@ test-cluster: $(VENV)/.dev ## the tests that need a real kube-apiserver; builds 
 
 bench-edge: $(VENV)/.dev ## what it costs to decline an event
 	@$(BIN)/python -m tests.bench.edge
+
+bench-replay: $(VENV)/.dev ## a played day of 288 nodes and 190,000 events: seconds and memory
+	@$(BIN)/python -m tests.bench.replay
+
+bench-backtest: $(VENV)/.dev ## three such days under two policies: does memory grow with days?
+	@$(BIN)/python -m tests.bench.replay backtest
 
 # Locks hold hashes and no addresses, so that any index that serves the same files will do.
 lock: ## write the locks anew (needs uv)
