@@ -23,7 +23,9 @@ Play scenarios: a cluster, what happens to it, and what must come of it. The fun
 routing and their requests are those of a real cluster; the API server is a small one in this
 process, and time is simulated. Nothing outside this process is read or changed.
 
-A SCENARIO is one of the project's (--list), or a file of your own; without one, a-bad-week."""
+A SCENARIO is one of the project's (--list), or a file of your own; without one, a-bad-week. Or it
+is a folder that `groundcrew record` has written: then what your cluster was told happens again, and
+nothing is expected of it."""
 
 EPILOG = """\
 examples:
@@ -31,6 +33,7 @@ examples:
   groundcrew replay --list                          what there is
   groundcrew replay a-bad-week --policy mine.yaml   what would your policy have done?
   groundcrew replay --report week.html              and a page to look at it closely
+  groundcrew replay my-week --policy mine.yaml      your own week, as recorded
   groundcrew replay --speed 3600                    an hour a second, to watch it
   groundcrew replay --json | jq 'select(.action == "cordon")'
 
@@ -39,7 +42,9 @@ exit codes: 0 all that was expected came true, 1 something did not, 2 wrong usag
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.description, parser.epilog = DESCRIPTION, EPILOG
-    parser.add_argument("scenarios", nargs="*", metavar="SCENARIO", help="name or file")
+    parser.add_argument(
+        "scenarios", nargs="*", metavar="SCENARIO", help="name, file or recorded folder"
+    )
     parser.add_argument("--list", action="store_true", help="list the project's scenarios")
     parser.add_argument(
         "--json", action="store_true", help="a JSON line for each decision, and one at the end"
@@ -73,6 +78,7 @@ def _speed(text: str) -> float:
 def run(args: argparse.Namespace) -> int:
     from functions.rules.policy import PolicyError
     from infra.local import scenario_file
+    from infra.local.history import HistoryError
     from infra.local.scenario_file import ScenarioError
     from infra.local.telling import Untellable
     from infra.local.world import Refused
@@ -83,16 +89,21 @@ def run(args: argparse.Namespace) -> int:
         if args.list:
             return _list([scenario_file.find(name) for name in scenario_file.known()])
         policy = _policy(args.policy)
-        scenarios = [scenario_file.find(name) for name in args.scenarios or [DEFAULT]]
+        chosen = [_find(name) for name in args.scenarios or [DEFAULT]]
+        if args.report and any(isinstance(one, Path) for one in chosen):
+            return _wrong("--report shows scenarios; for a history: groundcrew backtest -o html")
         report = _report(args.report)
         played: list[Played] = []
-        for scenario in scenarios:
-            played.append(_play(scenario, args, policy, report, first=not played))
+        for one in chosen:
+            if isinstance(one, Path):
+                played.append(_play_history(one, args, policy, first=not played))
+            else:
+                played.append(_play(one, args, policy, report, first=not played))
         if report is not None:
             _say_written(report, args)
     except PolicyError as problem:
         return _wrong(f"{args.policy}: {problem}")
-    except (ScenarioError, Untellable, Refused) as problem:
+    except (ScenarioError, HistoryError, Untellable, Refused) as problem:
         return _wrong(str(problem))
     except KeyboardInterrupt:
         return 130  # as a shell says it of a program that was interrupted
@@ -104,6 +115,15 @@ def run(args: argparse.Namespace) -> int:
 def _wrong(text: str) -> int:
     print(f"groundcrew replay: {text}", file=sys.stderr)
     return 2
+
+
+def _find(name: str) -> "Scenario | Path":
+    """A scenario, or the place of a recorded history."""
+    from infra.local import history, scenario_file
+
+    if history.is_history(name) and name not in scenario_file.known():
+        return Path(name)
+    return scenario_file.find(name)
 
 
 def _policy(file: str | None) -> str | None:
@@ -166,6 +186,30 @@ def _play(
         report.add(recorder, played)
         return played
 
+    return _shown(scenario, args, play, first=first)
+
+
+def _play_history(
+    path: Path, args: argparse.Namespace, policy: str | None, *, first: bool
+) -> "Played":
+    from infra.local import recorded_play
+
+    scenario, history, reader = recorded_play.load(path)
+
+    def play(tell: Callable[..., None], pace: Callable[[datetime], None]) -> "Played":
+        return recorded_play.play(
+            scenario, history, reader, policy=policy, on_entry=tell, on_time=pace
+        )
+
+    played = _shown(scenario, args, play, first=first)
+    for note in recorded_play.notes_on(scenario, history, reader):
+        print(f"note: {note}", file=sys.stderr)
+    return played
+
+
+def _shown(
+    scenario: "Scenario", args: argparse.Namespace, play: Callable[..., "Played"], *, first: bool
+) -> "Played":
     if args.json:
         return _play_as_json(scenario, args, play)
     from infra.local.show import Show, print_summary

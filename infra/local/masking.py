@@ -150,7 +150,7 @@ class Masker:
             case "account":
                 return self._made.account(value)
             case "machine":
-                return self._machine(value, depth)
+                return self.machine(value, depth)
             case _:
                 return self._workload(value, depth)
 
@@ -160,7 +160,8 @@ class Masker:
 
     # names of machines and of what runs on them
 
-    def _machine(self, value: str, depth: int) -> str:
+    def machine(self, value: str, depth: int = 0) -> str:
+        """The pseudonym of a machine's name."""
         masked = self._text(value, depth)
         if masked != value or not _NAME.fullmatch(value):
             return masked
@@ -182,7 +183,7 @@ class Masker:
         return self._made.name("work", value)
 
     def _named(self, kind: str, name: str) -> str:
-        return self._machine(name, 0) if kind == "Node" else self._workload(name, 0)
+        return self.machine(name) if kind == "Node" else self._workload(name, 0)
 
     def _attribute(self, name: str, value: str, kind: str) -> str | None:
         """An attribute of a CloudEvent in a header; None: left out."""
@@ -208,7 +209,7 @@ class Masker:
             if not self._identities:
                 return self._text(value, 0)
             if key == "nodeName":
-                return self._machine(value, 0)
+                return self.machine(value)
             return self._workload(value, 0) if key == "namespace" else self._text(value, 0)
         if isinstance(value, list):
             return [self._kubernetes(one, key) for one in value]

@@ -87,7 +87,7 @@ class Sink:
             return _answer(413, f"the body is over {cloudevent.MAX_BYTES} bytes")
         headers = {name.lower(): value for name, value in request.headers.items()}
         try:
-            self._keep(path, headers, body)
+            self.keep(path, headers, body)
         except OSError as problem:
             return _answer(503, f"cannot be written down: {problem.strerror}")
         if self._forward:
@@ -96,7 +96,8 @@ class Sink:
             return await run_in_threadpool(self._forward, path, headers, body)
         return _answer(204)
 
-    def _keep(self, path: str, headers: dict[str, str], body: bytes) -> None:
+    def keep(self, path: str, headers: dict[str, str], body: bytes) -> None:
+        """Write a request down, names of headers in lower case. Raises OSError."""
         if path == "/" and is_our_own(headers, body):
             self.left_out += 1
             return

@@ -30,6 +30,8 @@ def verdict_of(played: Played) -> str:
     name, failed = played.scenario.name, failures_of(played)
     if failed:
         return f"{name}: {len(failed)} not as expected; {held} of {len(checks)} expectations held"
+    if not checks:
+        return f"{name}: played to its end; nothing was expected of it"
     return f"{name}: all {held} expectations held"
 
 
@@ -62,8 +64,10 @@ def rows_of(played: Played) -> list[tuple[str, str]]:
             f"at most {out} of {nodes} at once (the budget is {budget})",
         ),
         ("pods", _pods(played)),
-        ("fault to decision", _latency(slowest, who)),
     ]
+    if scenario.steps:
+        # Of recorded history nobody knows when a fault began.
+        rows.append(("fault to decision", _latency(slowest, who)))
     if counts.acted:
         requests = counts.requests / counts.acted
         rows.append(("API requests", f"{requests:.1f} for each event that led to a decision"))

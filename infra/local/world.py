@@ -74,12 +74,13 @@ class EmbeddedWorld:
         transport: Transport | None = None,
         *,
         seen: int = 50_000,
+        seed: int = 1,
     ) -> None:
-        """``seen``: how many requests the cluster remembers."""
+        """``seen``: how many requests the cluster remembers; ``seed``: of names and UIDs."""
         from infra.local.cluster import EmbeddedCluster, EmbeddedTransport
 
         self.clock = clock
-        self.cluster = EmbeddedCluster(clock, seen=seen)
+        self.cluster = EmbeddedCluster(clock, seen=seen, seed=seed)
         self._inside = EmbeddedTransport(self.cluster, on_wait=clock.waited)
         self.transport: Transport = transport or self._inside
         self._read_up_to = 0

@@ -464,3 +464,46 @@ def test_a_large_cluster_is_taken_in_the_memory_of_a_page(tmp_path: Path) -> Non
     assert taken.counts["nodes"] == 4 * PAGE
     assert taken.path.stat().st_size > 2_000_000
     assert peak < 20_000_000
+
+
+def test_what_was_recorded_is_replayed(
+    served: tuple[EmbeddedCluster, str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    cluster, kubeconfig = served
+    folder = tmp_path / "week"
+    assert record(capsys, "--from-cluster", "--to", str(folder), "--kubeconfig", kubeconfig)[0] == 0
+    node = {"apiVersion": "v1", "kind": "Node", **(cluster.get("node", "", "gpu-1") or {})}
+    lost = {"type": "AcceleratedHardwareReady", "status": "False", "reason": "NvidiaXID79Error"}
+    node["status"]["conditions"].append(lost)
+    headers = {**EVENT, "ce-type": "dev.knative.apiserver.resource.update", "ce-kind": "Node",
+               "ce-name": "gpu-1"}  # fmt: skip
+    with recorder(folder) as running:
+        assert running.post(node, "/", headers)[0] == 204
+        assert running.post({"no": "event"})[0] == 204
+        running.end()
+
+    assert main(["replay", str(folder), "--json"]) == 0
+    said = capsys.readouterr()
+    lines = [json.loads(line) for line in said.out.splitlines()]
+    acts = [(line["action"], line["node"]) for line in lines[:-1]]
+    assert ("cordon", "gpu-1") in acts
+    assert ("drained", "gpu-1") in acts
+    assert lines[-1]["nodes"]["gpu-1"]["schedulable"] is False
+    assert lines[-1]["failed"] == []
+
+    assert main(["replay", str(folder)]) == 0
+    said = capsys.readouterr()
+    assert "week: played to its end; nothing was expected of it" in said.out
+    assert "Recorded history. 3 nodes (3 gpu)" in said.out
+
+
+def test_replay_tells_what_is_wrong_with_a_history_in_a_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["replay", str(tmp_path)]) == 2
+    said = capsys.readouterr().err
+    assert "`groundcrew record` writes them" in said
+    assert said.count("\n") == 1
+    page = tmp_path / "x.html"
+    assert main(["replay", str(tmp_path), "--report", str(page)]) == 2
+    assert not page.exists()

@@ -1,0 +1,242 @@
+"""Replaying a history: as a scenario is replayed, but what happens was recorded.
+
+Nothing is expected of it, so nothing can fail but a call or a disruption budget.
+"""
+
+import re
+import time
+from collections import Counter
+from collections.abc import Callable, Mapping
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from events.cloudevent import CloudEvent
+from functions.edge.context import Outcome
+from functions.gateways.kubernetes import types
+from functions.rules import keys
+from functions.rules import policy as policies
+from functions.rules.decision import Action, Decision
+from functions.rules.policy import Policy
+from functions.steps import active
+from infra.local.clock import PING
+from infra.local.cluster.objects import Object, labels_of
+from infra.local.expectations import Judge
+from infra.local.gate import Eviction
+from infra.local.history import History, HistoryError
+from infra.local.past import filling
+from infra.local.past.course import Course
+from infra.local.past.reader import Reader
+from infra.local.player import Counts, Played
+from infra.local.scenario import Cluster, Pool, Scenario
+from infra.local.timeline import Did, Entry, Trouble
+from infra.local.world import Change
+
+AFTERMATH = timedelta(hours=1)
+"""How long it goes on after the last event, so that what was begun comes to something."""
+NO_STARTING_POINT = (
+    "no starting point was recorded, so there are only the nodes that spoke within the first "
+    f"{filling.FIRST_LOOK.total_seconds() / 60:.0f} minutes, and no pods: see record --from-cluster"
+)
+_OUT = ("cordon", "evict")
+_REFUSED = re.compile(r": 4(00|04|13|15): ")
+
+
+class Recorded(Scenario, frozen=True, kw_only=True):
+    """A history in the place of a scenario."""
+
+    pool_by_node: dict[str, Pool]
+    objects: tuple[Object, ...]
+    notes: tuple[str, ...] = ()
+
+    @property
+    def nodes(self) -> dict[str, Pool]:
+        return self.pool_by_node
+
+
+def load(path: Path) -> tuple[Recorded, History, Reader]:
+    """The history at ``path`` and its beginning. Raises `history.HistoryError`."""
+    history, reader = History.open(path), Reader()
+    everything = list(history.objects())
+    items = filling.starting_point(everything, reader)
+    notes: tuple[str, ...] = ()
+    if not any(item["kind"] == "Node" for item in items):
+        items += filling.first_nodes(history, reader)
+        notes = (NO_STARTING_POINT,)
+    text = _policy(everything)
+    if not any(item["kind"] == "Node" for item in items):
+        raise HistoryError(path, f"not one node is known: {NO_STARTING_POINT}")
+    pools = _pools(items, policies.parse(text) if text else policies.default())
+    sizes = Counter(pools.values())
+    by_name = {name: Pool(count=sizes[name], instance_type="") for name in sorted(sizes)}
+    scenario = Recorded(
+        name=path.resolve().name,
+        file=str(path),
+        shows="Recorded history.",
+        start=history.start,
+        end=history.end + AFTERMATH,
+        cluster=Cluster(pools=by_name),
+        policy=text,
+        steps=(),
+        pool_by_node={node: by_name[pool] for node, pool in pools.items()},
+        objects=tuple(items),
+        notes=notes,
+    )
+    return scenario, history, reader
+
+
+def play(
+    scenario: Recorded,
+    history: History,
+    reader: Reader,
+    *,
+    policy: str | None = None,
+    on_entry: Callable[[Entry], None] = lambda entry: None,
+    on_time: Callable[[datetime], None] = lambda now: None,
+) -> Played:
+    """Let happen what was recorded. ``policy`` replaces the one that was in force then. Raises
+    `history.HistoryError`."""
+    text = scenario.policy if policy is None else policy
+    in_force = policies.parse(text) if text else policies.default()
+    witness = _Witness(scenario, in_force, on_entry)
+    started = time.perf_counter()
+    course = _Course(in_force, scenario.start, scenario.objects, witness)
+    for event in history.events():
+        on_time(event.at)
+        course.hear(reader.hear(event))
+    on_time(scenario.end)
+    course.go_to(scenario.end)
+    return witness.end(course, time.perf_counter() - started)
+
+
+def notes_on(scenario: Recorded, history: History, reader: Reader) -> list[str]:
+    """What a reader of the outcome is to know, a sentence each. After the play."""
+    counts = reader.counts
+    notes = [*scenario.notes, *history.notes]
+    if counts.refused:
+        notes.append(f"{counts.refused:,} requests are malformed, and were refused as then")
+    if counts.ours:
+        notes.append(f"{counts.ours:,} events are groundcrew's own of that time, and were left out")
+    return notes
+
+
+class _Course(Course):
+    """Tells its witness of failures, too, and counts what wakes the functions."""
+
+    def __init__(
+        self, policy: Policy, start: datetime, items: tuple[Object, ...], witness: "_Witness"
+    ) -> None:
+        self.teller = witness
+        super().__init__(policy, start, items, witness)
+
+    def answered(self, event: CloudEvent, outcome: Outcome, requests: int) -> None:
+        super().answered(event, outcome, requests)
+        self.teller.answered(event, outcome, requests, self.clock.now())
+
+    def failed(self, says: str) -> None:
+        if not _REFUSED.search(says):
+            # What was malformed when it was recorded is refused as it was then.
+            super().failed(says)
+        self.teller.note(Trouble(at=self.clock.now(), says=says))
+
+    @property
+    def violations(self) -> list[str]:
+        return self._stage.gate.violations
+
+    def ticks(self, began: datetime) -> int:
+        return self._stage.schedule.count_all(began, self.clock.now())
+
+    def judge(self, played: Played) -> Judge:
+        return Judge(played.scenario, self._stage.api, played)
+
+
+class _Witness:
+    """Writes down what comes of it, as `infra.local.player` does of a scenario."""
+
+    def __init__(
+        self, scenario: Recorded, policy: Policy, on_entry: Callable[[Entry], None]
+    ) -> None:
+        self.played = Played(scenario, [], Counts())
+        self._policy = policy
+        self._on_entry = on_entry
+        self._woken_by = ""
+        self._out: dict[str, str] = {}
+        """Node -> pool, of those that are out of service for us."""
+
+    def note(self, entry: Entry) -> None:
+        if entry.at >= self.played.scenario.start:
+            self.played.entries.append(entry)
+            self._on_entry(entry)
+
+    def answered(self, event: CloudEvent, outcome: Outcome, requests: int, now: datetime) -> None:
+        self._woken_by = event.type
+        counts = self.played.counts
+        if now < self.played.scenario.start:
+            return
+        if event.type == PING:
+            counts.resyncs += 1
+        elif not event.type.startswith("dev.groundcrew.nodes"):
+            counts.events += 1
+            if any(d.action is not Action.NOTHING for d in outcome.decisions):
+                counts.acted += 1
+                counts.requests += requests
+            elif outcome.declined:
+                counts.declined += 1
+
+    def decided(self, at: datetime, decision: Decision) -> None:
+        if at < self.played.scenario.start:
+            return
+        self.note(Did(at=at, woken_by=self._woken_by, decision=decision))
+        actions = self.played.counts.actions
+        actions[decision.action] = actions.get(decision.action, 0) + 1
+
+    def changed(self, at: datetime, change: Change) -> None:
+        if change.kind != "Node":
+            return
+        meta = msgspec.json.decode(change.body, type=types.Node).metadata
+        self._out.pop(meta.name, None)
+        if change.verb == "delete" or meta.label(keys.STATE) not in _OUT:
+            return
+        pool = self._out[meta.name] = self._policy.pool_of(meta.labels)
+        most = self.played.counts.most_out
+        for one in ("all", pool):
+            now_out = sum(one in ("all", other) for other in self._out.values())
+            most[one] = max(most.get(one, 0), now_out)
+
+    def evicted(self, eviction: Eviction) -> None:
+        if eviction.deleted:
+            self.played.counts.deletions += 1
+        else:
+            self.played.counts.evictions += 1
+
+    def end(self, course: _Course, seconds: float) -> Played:
+        counts = self.played.counts
+        counts.seconds = seconds
+        counts.failures = course.failures
+        counts.violations = course.violations
+        counts.ticks = course.ticks(self.played.scenario.start)
+        self.played.final = course.judge(self.played).final()
+        return self.played
+
+
+def _policy(objects: list[dict[str, Any]]) -> str:
+    """The policy that was in force; empty where there was none, or a broken one."""
+    for item in objects:
+        if item["kind"] == "ConfigMap" and item["metadata"].get("name") == active.POLICY_NAME:
+            text = str((item.get("data") or {}).get("policy.json", ""))
+            try:
+                policies.parse(text)
+            except policies.PolicyError:
+                return ""
+            return text
+    return ""
+
+
+def _pools(items: list[Object], policy: Policy) -> Mapping[str, str]:
+    return {
+        item["metadata"]["name"]: policy.pool_of(labels_of(item))
+        for item in items
+        if item["kind"] == "Node"
+    }
