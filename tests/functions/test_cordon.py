@@ -427,6 +427,10 @@ class TestReadLive:
         assert "no longer says" in outcome.decisions[0].reason
         assert fleet.writes() == []
 
+    def test_one_that_the_node_still_says_is_not_called_late(self, fleet: Fleet) -> None:
+        outcome = fleet.handle(fleet.update(self.runtime(fleet, "True")))
+        assert [d.action for d in outcome.decisions] == ["open", "cordon"]
+
     def test_but_where_its_source_cannot_clear_the_fault_was_there(self, fleet: Fleet) -> None:
         late = fleet.sick()
         fleet.condition("n0", "AcceleratedHardwareReady", "True", "Restarted")
@@ -749,6 +753,14 @@ class TestLedger:
         fleet.resync()
         assert fleet.cordoned() == ["n0"]
 
+    def test_what_a_full_read_cordons_is_reserved_in_both(self, fleet: Fleet) -> None:
+        fleet.condition("n0", *XID_79)
+        fleet.pass_time(timedelta(minutes=6))
+        fleet.resync()
+        assert fleet.cordoned() == ["n0"]
+        ledgers = _ledgers(fleet)
+        assert ledgers[""].reservations.keys() == ledgers["gpu"].reservations.keys() != set()
+
     def test_one_that_only_keeps_a_notice_is_no_ledger_to_act_by(self) -> None:
         fleet = Fleet()
         fleet.handle(spot("i-0abcdef0123456789"))
@@ -868,6 +880,7 @@ def test_a_whole_recovery_from_fault_to_back_in_service(fleet: Fleet) -> None:
     assert fleet.cordoned() == []
     assert outcome.answer is not None
     assert outcome.answer.type == "dev.groundcrew.nodes.released"
+    assert outcome.answer.data == {"nodes": [{"node": "n0"}]}
     labels = fleet.node()["metadata"]["labels"]
     assert labels[keys.STATE] == "released"
     assert keys.EXCLUDE_FROM_LOAD_BALANCERS not in labels

@@ -74,6 +74,11 @@ class TestOpening:
         assert breaker.hear(once, ["a"], [], 100, RULE, NOW + minutes(1)) is once
         assert breaker.hear(once, [], ["b"], 100, RULE, NOW + minutes(1)) is once
 
+    def test_looking_without_news_is_none_either(self) -> None:
+        for check in (Check(), heard(["a"]), heard(machines(21))):
+            assert breaker.look(check, 100, RULE, NOW + minutes(20)) is check
+        assert breaker.closes_at(heard(["a"]), RULE) is None
+
     def test_it_is_opened_once(self) -> None:
         first = heard(machines(21))
         assert heard(["x"], before=first, at=NOW + minutes(1)).opened == NOW

@@ -361,6 +361,14 @@ class TestBreaker:
         assert lowered.state == "cordon"
         assert lowered.unschedulable is None
 
+    def test_another_check_of_the_same_node_still_acts(self) -> None:
+        _, pool = self.accuse(5)
+        rules = "budget: {pool: 50%, cluster: 50%}"
+        both = (notice(latched=True), notice("KernelDeadlock"))
+        verdict = only(run(node("n9"), *both, pool=pool, rules=rules))
+        assert verdict.unschedulable is True
+        assert "breaker" in verdict.record.held
+
     def test_another_check_still_acts(self) -> None:
         _, pool = self.accuse(5)
         other = only(
@@ -670,6 +678,12 @@ class TestMarks:
         assert verdict.state == "cordon"
         assert not verdict.decisions
 
+    def test_an_annotation_that_says_nothing_any_more_goes(self) -> None:
+        empty = node(incidents='{"v":1,"machine":"aws:///us-east-1a/i-n1"}')
+        verdict = only(run(empty))
+        assert verdict.changed
+        assert verdict.state == ""
+
     def test_a_reboot_of_a_node_that_was_released_is_not_written_down(self) -> None:
         claimed = after(only(run(after(only(run(node(), notice()))), recovery())))
         released = after(only(run(claimed, at=NOW + minutes(15))), boot_id="boot-2")
@@ -711,6 +725,18 @@ class TestReservations:
         plan = run(marked, notice(**EVICT), at=NOW + minutes(5))
         assert only(plan).state == "evict"
         assert plan.cluster is None
+
+    def test_those_that_may_not_hold_up_no_other(self) -> None:
+        opted_out = node("n0", labels={keys.OPT_OUT: "false"})
+        unknown = node("n1", pool="unknown")
+        facts = Facts(
+            nodes=tuple(NodeFacts(n, (notice(),)) for n in (opted_out, unknown, node("n2"))),
+            ledgers={"gpu": rebuilt(100)},
+            cluster=Ledger(rebuilt=NOW),
+        )
+        plan = decide(facts, default(), NOW)
+        assert [v.unschedulable for v in plan.verdicts] == [None, None, True]
+        assert list(plan.ledgers["gpu"].reservations) == ["aws:///us-east-1a/i-n2"]
 
     def test_a_failure_domain_has_a_budget_of_its_own(self) -> None:
         zone = {"zone": "a"}

@@ -170,6 +170,7 @@ class Sequences(RuleBasedStateMachine):
     def write(self, plan: Plan) -> None:
         self.keep(plan)
         for verdict in plan.verdicts:
+            assert verdict.look_again is None or verdict.look_again > self.now
             if not verdict.changed:
                 continue
             name = verdict.view.name

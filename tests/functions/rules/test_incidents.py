@@ -88,6 +88,8 @@ def test_fields_of_a_newer_version_survive_a_rewrite() -> None:
     assert back["ladder"] == {"step": "reset"}
     assert back["incidents"][0]["ticket"] == "OPS-1"
     assert back["incidents"][0]["claimed"]
+    assert "extra" not in back
+    assert "extra" not in back["incidents"][0]
 
 
 @pytest.mark.parametrize(
@@ -218,6 +220,13 @@ class TestSizes:
         back = incidents.decode(incidents.encode(Record(incidents=(*closed, opened))))
         assert back.incidents == (opened,)
 
+    def test_evidence_goes_before_any_check(self) -> None:
+        said = [notice(f"c{n}", evidence="x" * 200) for n in range(25)]
+        record = incidents.hear(Record(machine="m"), node(), said, default(), NOW)
+        back = incidents.decode(incidents.encode(record))
+        assert len(back.open) == 25
+        assert {i.evidence for i in back.open} == {"x" * 40}
+
     def test_words_from_outside_are_cut_and_stay_different(self) -> None:
         long = [notice("x" * 300_000 + end, ref="y" * 10_000) for end in "ab"]
         cut = [incidents.bounded(n) for n in long]
@@ -243,6 +252,17 @@ class TestAccusedAgain:
     def test_another_reason_alone_is_none(self) -> None:
         record = self.opened(reason="a")
         assert self.hear(record, notice(reason="b", evidence="e"), at=NOW + minutes(1)) == record
+
+    def test_an_unknown_boot_id_is_no_new_one(self) -> None:
+        record = self.opened()
+        bare = node(boot_id="")
+        assert incidents.hear(record, bare, [notice()], default(), NOW + minutes(1)) == record
+
+    def test_a_source_that_begins_to_give_times_is_heard(self) -> None:
+        dated = notice(since=NOW, deadline=NOW + minutes(9))
+        assert self.hear(self.opened(deadline=NOW), dated).open[0].deadline == NOW + minutes(9)
+        claimed = self.hear(self.opened(), recovery())
+        assert self.hear(claimed, notice(since=NOW)).open[0].claimed is None
 
     def test_with_something_worse_its_words_are_taken(self) -> None:
         worse = notice(
@@ -385,5 +405,5 @@ def test_application_faults_count_each_job_once_and_the_newest_eight() -> None:
     for other in ({"job": ""}, {"gpu": ""}, {"check": "xid-79"}):
         said = notice(**({"check": "xid-31", "gpu": "g", "job": "new"} | other))
         heard = incidents.hear(record, node(), [said], rules, NOW + minutes(12))
-        assert "new" not in heard.open[0].jobs["g"]
-        assert not heard.open[-1].jobs.get("", {})
+        assert heard.open[0].jobs == record.open[0].jobs
+        assert not any(one.jobs for one in heard.open[1:])

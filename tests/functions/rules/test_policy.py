@@ -52,6 +52,7 @@ def test_a_mistake_names_its_field_and_line(text: str, line: int, path: str) -> 
     with pytest.raises(policy.PolicyError) as caught:
         policy.parse(text)
     assert (caught.value.line, caught.value.path) == (line, path)
+    assert str(caught.value).startswith(f"line {line}: " if line else path)
 
 
 def test_a_dump_reads_back_as_the_same_policy() -> None:
@@ -68,7 +69,9 @@ def test_the_first_rule_that_matches_gives_the_severity() -> None:
         "severity:\n"
         "- {check: xid-*, source: alertmanager, severity: watch}\n"
         "- {check: xid-79, severity: evict}\n"
+        "- {reason: Nvidia*, severity: watch}\n"
     )
+    assert rules.severity_of(notice("other", reason="NvidiaXID31Error")) is Severity.WATCH
     assert rules.severity_of(notice("xid-79")) is Severity.EVICT
     assert rules.severity_of(notice("xid-79", source="alertmanager")) is Severity.WATCH
     assert rules.severity_of(notice("other")) is Severity.CORDON

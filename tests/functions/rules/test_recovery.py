@@ -141,6 +141,10 @@ class TestSeverityWatch:
         assert not settled(incident(severity=Severity.WATCH, claimed=NOW))[0].open
         assert settled(incident(severity=Severity.WATCH))[0].open
 
+    def test_a_reboot_alone_is_not_enough(self) -> None:
+        booted = incident(severity=Severity.WATCH, rebooted=NOW)
+        assert settled(booted, at=NOW + timedelta(days=1))[0].open
+
     def test_of_a_latched_source_a_new_boot_is_needed_too(self) -> None:
         watched = incident(severity=Severity.WATCH, claimed=NOW, latched=True)
         assert settled(watched)[0].open

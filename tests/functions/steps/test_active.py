@@ -144,6 +144,7 @@ class TestLedgers:
             active.write_ledger(shelf.cluster, HOME, base, "a", Ledger(pool="a", size=1))
 
     def test_a_damaged_one_is_missing_but_can_be_written_over(self, shelf: Shelf) -> None:
+        shelf.put(active.ledger_name("b"), "ledger", None)
         shelf.put(active.ledger_name("a"), "ledger", {"pool": "a", "ledger": "{"})
         found = shelf.read()
         assert "a" not in found.ledgers
