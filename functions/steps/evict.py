@@ -37,6 +37,8 @@ _FIRST_POLL, _LONGEST_POLL = 0.25, 1.0
 _POLL_BEHIND_WATCH = 5.0
 _TOO_LATE_SECONDS = 0.2
 """With less than this left, nothing new is asked for: the answer would not be heard."""
+_RETURN_SECONDS = 2.0
+"""How long a controller has to put its pod back on the node."""
 _REPORT_SECONDS = 0.2
 _LONGEST_WAIT = 60.0
 _ASKS = (Verdict.EVICT, Verdict.DELETE)
@@ -179,10 +181,11 @@ class _Drain:
         return self._result(self._steps(), ended, why)
 
     def _loop(self) -> tuple[Ended, str]:
-        clock = self.call.clock
         while True:
             steps = self._steps()
             if all(s.verdict is Verdict.IGNORE for s in steps) and not self.known.flying:
+                if (settling := self._until_settled()) and self._listen(settling):
+                    continue
                 if self.known.fresh:
                     # Empty because it was emptied, and not uncordoned meanwhile.
                     return (self._not_ours() if self.known.went else None) or (Ended.EMPTY, "")
@@ -206,16 +209,27 @@ class _Drain:
             self._tell(steps)
             wait = self._wait(steps)
             if wait is None:
+                wait = self._until_settled() or None
+            if wait is None or not self._listen(wait):
                 return Ended.UNFINISHED, ""
-            before, happened = clock.monotonic(), False
-            for item in self.feed.items(wait):
-                happened = True
-                self._hear(item)
-                if not self.call.threaded and not self._any_leaves():
-                    break
-            if not happened and clock.monotonic() <= before:
-                # A simulated world in which nothing more will happen by itself.
-                return Ended.UNFINISHED, ""
+
+    def _listen(self, seconds: float) -> bool:
+        """Wait for something to happen. False in a simulated world in which nothing more will
+        happen by itself."""
+        before, happened = self.call.clock.monotonic(), False
+        for item in self.feed.items(seconds):
+            happened = True
+            self._hear(item)
+            if not self.call.threaded and not self._any_leaves():
+                break
+        return happened or self.call.clock.monotonic() > before
+
+    def _until_settled(self) -> float:
+        """How long an empty node is looked at because what left may come back to it."""
+        if not self.known.may_return or not self.wait.linger:
+            return 0.0
+        settled = self.moved + _RETURN_SECONDS
+        return max(0.0, min(settled - self.call.clock.monotonic(), self._left()))
 
     # what is to be done
 

@@ -28,6 +28,8 @@ class NodePods:
     """When a refused pod may be asked again."""
     evicted: list[str] = field(default_factory=list)
     deleted: list[str] = field(default_factory=list)
+    may_return: bool = False
+    """A pod was evicted whose controller may put a new one here, cordon or not."""
     went: int = 0
     arrived: int = 0
     _tries: dict[str, int] = field(default_factory=dict)
@@ -88,6 +90,7 @@ class NodePods:
         self.asked.add(step.pod.uid)
         self.again.pop(step.pod.uid, None)
         (self.deleted if step.verdict is Verdict.DELETE else self.evicted).append(step.pod.key)
+        self.may_return |= step.pod.owner is not None and step.pod.tolerates_cordon
         if step.pod.owner:
             self._evicted_owners.add(step.pod.owner.uid)
 
@@ -96,3 +99,4 @@ class NodePods:
         self.arrived += 1
         if pod.owner and pod.owner.uid in self._evicted_owners:
             self.returned[pod.owner.uid] = self.returned.get(pod.owner.uid, 0) + 1
+            self.may_return = True

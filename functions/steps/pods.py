@@ -9,6 +9,7 @@ from functions.rules.drain_plan import Budget, Owner, Pod
 from functions.rules.selectors import Requirement, Selector
 
 MIRROR = "kubernetes.io/config.mirror"
+_CORDON_TAINT = "node.kubernetes.io/unschedulable"
 DEFAULT_GRACE_SECONDS = 30
 
 
@@ -36,6 +37,7 @@ def pod(found: types.Pod) -> Pod:
         finalizers=tuple(meta.finalizers or ()),
         gone_by=meta.deletion_timestamp,
         asked_at=_asked_at(meta),
+        tolerates_cordon=any(map(_tolerates_cordon, spec.tolerations or ())),
         pod_group=group if isinstance(group, str) else "",
         evict_after=annotations.get(keys.EVICT_AFTER),
         ready_to_evict=annotations.get(keys.READY_TO_EVICT) == "true",
@@ -49,6 +51,17 @@ def _claims(found: types.Pod) -> Iterator[str]:
         elif volume.ephemeral is not None:
             # Named after both (pkg/controller/volume/ephemeral).
             yield f"{found.metadata.name}-{volume.name}"
+
+
+def _tolerates_cordon(toleration: types.Toleration) -> bool:
+    """Whether it tolerates ``node.kubernetes.io/unschedulable:NoSchedule`` (of no value)."""
+    if toleration.effect not in ("", "NoSchedule"):
+        return False
+    if not toleration.key:
+        return toleration.operator == "Exists"
+    return toleration.key == _CORDON_TAINT and (
+        toleration.operator == "Exists" or not toleration.value
+    )
 
 
 def _asked_at(meta: types.Meta) -> datetime | None:

@@ -63,7 +63,8 @@ def _planned(tried: Tried, spent: dict[str, str], one: Prepared) -> Planned:
     if why := refused.get(step.pod.key):
         return Planned(step.pod.key, "refused", why)
     if tried.refused:
-        return Planned(step.pod.key, "blocked", f"the server says: {tried.refused}")
+        by = f"PodDisruptionBudget {', '.join(step.budgets)}: " if step.budgets else ""
+        return Planned(step.pod.key, "blocked", f"{by}the server says: {tried.refused}")
     waits = [f"PodDisruptionBudget {b} {spent[b]}" for b in step.budgets if b in spent]
     match step.verdict:
         case Verdict.EVICT if waits:

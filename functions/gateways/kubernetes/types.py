@@ -113,12 +113,20 @@ class Volume(msgspec.Struct, frozen=True, rename="camel"):
     ephemeral: dict[str, Any] | None = None
 
 
+class Toleration(msgspec.Struct, frozen=True):
+    key: str = ""
+    operator: str = ""
+    effect: str = ""
+    value: str = ""
+
+
 class PodSpec(msgspec.Struct, frozen=True, rename="camel"):
     node_name: str | None = None
     priority_class_name: str | None = None
     priority: int | None = None
     termination_grace_period_seconds: int | None = None
     volumes: list[Volume] | None = None
+    tolerations: list[Toleration] | None = None
     scheduling_group: dict[str, Any] | None = None
 
 

@@ -416,3 +416,20 @@ def test_a_preview_asks_the_server_and_writes_nothing(world: World) -> None:
     assert world.cluster.wrote == 0
     assert all('"dryRun":["All"]' in e.body.decode() for e in world.evictions())
     assert len(world.pods_on()) == 4
+
+
+def test_an_empty_node_is_not_called_empty_while_what_left_may_come_back(world: World) -> None:
+    made = world.pod("web-1", app="web", stop_seconds=1)
+    made["spec"]["tolerations"] = [{"operator": "Exists"}]
+    world.server.apply({"apiVersion": "v1", "kind": "Pod", **made})
+    numbers = itertools.count(2)
+
+    def put_back(_: object) -> None:
+        if not world.pods_on():
+            world.pod(f"web-{next(numbers)}", app="web", stop_seconds=1)
+
+    world.server.faults.before("watch", "/pods", put_back, times=100)
+    result = world.drain(seconds=30)
+    assert result.ended is Ended.UNFINISHED
+    assert "puts its pods back" in result.blocked[0].why
+    assert len(result.evicted) == 2

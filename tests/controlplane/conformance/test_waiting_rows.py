@@ -1,0 +1,121 @@
+"""What happens to a drain while it waits: W1 to W8."""
+
+import json
+import time
+
+from tests.controlplane.access import eventually
+from tests.controlplane.bed import STOPS
+from tests.controlplane.cluster import ControlPlane
+from tests.controlplane.conformance.rows import shows
+from tests.controlplane.conformance.stand import Stand
+
+SLOW = {STOPS: "4s"}
+HANGS = {STOPS: "1h"}
+HOLD = ("example.com/hold",)
+
+
+@shows("W1")
+def test_a_pod_that_is_bound_after_the_list_is_evicted_too(stand: Stand) -> None:
+    owner = stand.owner("web")
+    stand.fill(stand.pod("slow", stand.a, owner=owner, grace=60, annotations=SLOW))
+    process = stand.start("drain", stand.a)
+    eventually(lambda: "deletionTimestamp" in stand.pods()[0]["metadata"], "the eviction")
+    stand.create([stand.pod("late", stand.a, owner=owner)])
+    ran = stand.end(process)
+    assert ran.code == 0
+    assert stand.names(stand.a) == []
+    assert "2 pods evicted" in ran.out
+
+
+@shows("W3")
+def test_a_restart_of_the_api_server_is_lived_through(
+    stand: Stand, control_plane: ControlPlane
+) -> None:
+    owner = stand.owner("web")
+    stand.fill(*(
+        stand.pod(f"web-{n}", stand.a, owner=owner, grace=60, annotations=SLOW) for n in range(6)
+    ))  # fmt: skip
+    process = stand.start("drain", stand.a)
+    eventually(lambda: "deletionTimestamp" in stand.pods()[0]["metadata"], "the evictions")
+    control_plane.restart_apiserver()
+    ran = stand.end(process)
+    assert ran.code == 0, ran.out + ran.err
+    assert "6 pods evicted" in ran.out
+
+
+@shows("W4")
+def test_a_finalizer_is_named_when_the_time_is_over(stand: Stand) -> None:
+    stand.fill(stand.pod("held", stand.a, owner=stand.owner("web"), finalizers=HOLD))
+    ran = stand.run("drain", stand.a, "--timeout=7s")
+    assert ran.code == 1
+    assert f"{stand.namespace}/held: held by finalizer example.com/hold" in ran.out
+    assert ran.seconds < 8.5
+
+
+@shows("W5", "S39")
+def test_a_dead_kubelet_is_named_and_its_pods_not_waited_for(
+    stand: Stand, control_plane: ControlPlane
+) -> None:
+    owner = stand.owner("web")
+    stand.fill(
+        stand.pod("web", stand.a, owner=owner, grace=600),
+        stand.pod("held", stand.a, owner=owner, grace=600, finalizers=HOLD),
+    )
+    lost = {"conditions": [{"type": "Ready", "status": "Unknown", "reason": "NodeStatusUnknown"}]}
+    control_plane.stop_kwok()
+    try:
+        stand.cluster.kubectl(
+            "patch", "node", stand.a, "--subresource=status", "-p", json.dumps({"status": lost})
+        )
+        ran = stand.run("drain", stand.a, "--timeout=3s")
+        assert ran.code == 1
+        assert "fence the machine" in ran.out
+        assert "finalizer example.com/hold" in ran.out
+        before = time.monotonic()
+        ran = stand.run(
+            "drain", stand.a, "--timeout=10s", "--skip-wait-for-delete-timeout=1", "-o", "json"
+        )
+        assert time.monotonic() - before < 8
+        assert ran.code == 0
+        ignored = ran.nodes[stand.a]["ignored"]
+        assert "the kubelet does not answer" in ignored[f"{stand.namespace}/web"]
+        assert stand.names(stand.a) == ["held", "web"], "nothing is forced"
+    finally:
+        control_plane.start_kwok()
+        ready = {"conditions": [{"type": "Ready", "status": "True", "reason": "KubeletReady"}]}
+        stand.cluster.kubectl(
+            "patch", "node", stand.a, "--subresource=status", "-p", json.dumps({"status": ready})
+        )
+
+
+@shows("W7")
+def test_an_uncordon_in_the_middle_stops_the_drain(stand: Stand) -> None:
+    owner = stand.owner("web")
+    stand.fill(
+        stand.pod("first", stand.a, owner=owner, grace=60, annotations=HANGS),
+        stand.pod("system", stand.a, owner=owner, priorityClassName="system-node-critical"),
+    )
+    process = stand.start("drain", stand.a)
+    eventually(lambda: stand.pods()[0]["metadata"].get("deletionTimestamp"), "the eviction")
+    stand.remember()
+    assert stand.run("uncordon", stand.a).code == 0
+    ran = stand.end(process)
+    assert ran.code == 1
+    assert "stopped: somebody uncordoned the node" in ran.out
+    assert "system" in stand.names(stand.a)
+    assert not stand.cordoned(stand.a)
+    assert stand.evictions() == []
+
+
+@shows("W8")
+def test_a_node_that_is_deleted_in_the_middle_ends_the_drain(stand: Stand) -> None:
+    stand.nodes.add("rows-short", labels={"pool": stand.pool})
+    owner = stand.owner("web")
+    stand.fill(stand.pod("slow", "rows-short", owner=owner, grace=60, annotations=HANGS))
+    process = stand.start("drain", "rows-short")
+    eventually(lambda: "deletionTimestamp" in stand.pods()[0]["metadata"], "the eviction")
+    stand.cluster.kubectl("delete", "node", "rows-short")
+    ran = stand.end(process)
+    assert ran.code == 1
+    assert "the node was deleted" in ran.out
+    assert ran.seconds < 12
