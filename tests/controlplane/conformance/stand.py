@@ -58,7 +58,6 @@ class Stand(Bed):
     b: str = ""
     control: ControlPlane | None = None
     mark_: int = 0
-    transports: list[Any] = field(default_factory=list)
     started: list[subprocess.Popen[str]] = field(default_factory=list)
 
     def run(self, *argv: str, identity: str = "admin") -> Ran:
@@ -99,13 +98,6 @@ class Stand(Bed):
         answer = self.transport.send(request)
         assert answer.status < 300, answer.body
         return msgspec.json.decode(answer.body)
-
-    def as_user(self, identity: str) -> Api:
-        """The API server as somebody else reaches it."""
-        transport = transport_to(self.cluster.kubeconfig(identity))
-        transport._agent = "a test"  # type: ignore[attr-defined]
-        self.transports.append(transport)
-        return Api(transport)
 
     def pod_path(self, name: str) -> str:
         return f"/api/v1/namespaces/{self.namespace}/pods/{name}"
@@ -225,8 +217,7 @@ def stand_on(
         made.nodes.remove_all()
         for name in nodes:
             _give_back(made, name)
-        for opened in (transport, *made.transports):
-            opened.close()
+        transport.close()  # type: ignore[attr-defined]
 
 
 def _clear(made: Stand) -> None:
