@@ -21,6 +21,9 @@ class Agenda:
         self._pending: dict[ActionKey, tuple[datetime, int, Action]] = {}
         self._order = itertools.count()
         self.held: set[str] = set()
+        self._aside: list[tuple[datetime, int, ActionKey]] = []
+        """What was due of those in `_aside_for`: not looked at again until others are held."""
+        self._aside_for: frozenset[str] = frozenset()
 
     def at(self, when: datetime, key: ActionKey, action: Action) -> None:
         known = self._pending.get(key)
@@ -44,7 +47,7 @@ class Agenda:
 
     def next_due(self) -> datetime | None:
         """When the first action that is not held is due."""
-        if not self.held:
+        if not self.held and not self._aside:
             self._drop_stale()
             return self._heap[0][0] if self._heap else None
         times = [when for key, (when, _, _) in self._pending.items() if key[0] not in self.held]
@@ -52,9 +55,12 @@ class Agenda:
 
     def pop(self, now: datetime) -> tuple[datetime, Action] | None:
         """The next action due by ``now``, and when it was due."""
+        if self._aside and self.held != self._aside_for:
+            for entry in self._aside:
+                heapq.heappush(self._heap, entry)
+            self._aside.clear()
+        self._aside_for = frozenset(self.held)
         self._drop_stale()
-        aside: list[tuple[datetime, int, ActionKey]] = []
-        found: tuple[datetime, Action] | None = None
         while self._heap and self._heap[0][0] <= now:
             entry = heapq.heappop(self._heap)
             when, order, key = entry
@@ -62,14 +68,11 @@ class Agenda:
             if pending is None or pending[1] != order:
                 continue
             if key[0] in self.held:
-                aside.append(entry)
+                self._aside.append(entry)
                 continue
             del self._pending[key]
-            found = when, pending[2]
-            break
-        for entry in aside:
-            heapq.heappush(self._heap, entry)
-        return found
+            return when, pending[2]
+        return None
 
     def _drop_stale(self) -> None:
         while self._heap:
