@@ -17,6 +17,7 @@ MAX_BLOCKERS = 5
 _BLOCKER_BYTES = 200
 _MAX_GANGS = 5
 _MAX_RETURNED = 8
+MAX_VOLUMES = 12
 
 
 class State(enum.StrEnum):
@@ -48,6 +49,9 @@ class DrainState(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     """Gangs that were warned. When they may go stands on their pods."""
     returned: dict[str, int] = {}
     """By controller UID: pods that came back to the node although it is cordoned."""
+    volumes: tuple[str, ...] = ()
+    """PersistentVolumes of the pods that are to leave: waited for until they are detached. The
+    first few; empty when it is drained."""
     extra: dict[str, Any] = {}
     """Fields of a newer version, kept as they came."""
 
@@ -91,7 +95,10 @@ def encode(state: DrainState) -> str:
         if len(text) <= MAX_BYTES:
             break
         shorter = msgspec.structs.replace(
-            state, blocked_by=state.blocked_by[:fewer], warned=state.warned[:fewer]
+            state,
+            blocked_by=state.blocked_by[:fewer],
+            warned=state.warned[:fewer],
+            volumes=state.volumes[:fewer],
         )
         text = _encode(shorter)
     if len(text) > MAX_BYTES:
@@ -120,6 +127,7 @@ def _encode(state: DrainState) -> bytes:
     cut = msgspec.structs.replace(
         state,
         warned=state.warned[:_MAX_GANGS],
+        volumes=state.volumes[:MAX_VOLUMES],
         returned=dict(list(state.returned.items())[-_MAX_RETURNED:]),
     )
     body = msgspec.to_builtins(cut)

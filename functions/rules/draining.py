@@ -6,7 +6,7 @@ Pure. What is done with each pod is for `rules.drain_plan`; doing it is for `ste
 import enum
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
 import msgspec
@@ -254,6 +254,15 @@ def begin(view: NodeView, policy: Drain, now: datetime) -> DrainState:
     )
 
 
+def still_attached(result: Result, volumes: Sequence[str]) -> Result:
+    """``result`` of a node that is empty, and to which these volumes are attached all the same."""
+    held = tuple(
+        Blocker(f"volume {name}", "is still attached to the node", lasting=False)
+        for name in volumes
+    )
+    return replace(result, ended=Ended.UNFINISHED, blocked=held) if held else result
+
+
 def stop(state: DrainState, now: datetime) -> DrainState:
     return msgspec.structs.replace(
         state, state=State.STOPPED, changed=now, look_again=None, blocked_by=()
@@ -282,7 +291,9 @@ def conclude(
         return state, _say(decision, Action.NOTHING, result.why)
     if result.ended is Ended.EMPTY:
         if before.state is not State.DRAINED:
-            state = msgspec.structs.replace(state, state=State.DRAINED, changed=now, blocked_by=())
+            state = msgspec.structs.replace(
+                state, state=State.DRAINED, changed=now, blocked_by=(), volumes=()
+            )
         state = msgspec.structs.replace(state, look_again=next_look(state, now))
         said = f"no workload is left; {_pods(state.evicted, 'was', 'were')} evicted"
         return state, _say(decision, Action.DRAINED, said, look_again=state.look_again)

@@ -7,18 +7,19 @@ from dataclasses import dataclass
 import msgspec
 
 from functions.gateways.kubernetes import errors, types
-from functions.rules import draining
+from functions.rules import drain_plan, drain_state, draining
 from functions.rules.decision import Action, Decision
 from functions.rules.drain_state import DrainState, State, same_news
 from functions.rules.draining import Ended, NodeFacts
 from functions.rules.policy import Policy
-from functions.steps import drain_mark, mark, pods, warn
+from functions.steps import drain_mark, mark, pods, volumes, warn
 from functions.steps.drain_call import Call
 from functions.steps.evict import Target, Wait, evict, kubelet_lost
 
 AT_ONCE = 32
 """Nodes that one call works on side by side. With more than that, pods are asked to leave and not
 waited for: the next look sees them gone."""
+MOST_WARNINGS = 3
 _LOST_RACE = (errors.TestFailed, errors.NotFound, errors.Conflict)
 
 
@@ -113,6 +114,7 @@ class _OneNode:
     def _work(self, seconds: float | None, linger: bool) -> Done:
         call = self.call
         if self.begins:
+            self._look_at_volumes()
             self.node = drain_mark.write(call.cluster, self.node, self.state, begins=True)
         listed = call.patiently(lambda: call.cluster.list_pods(node=self.node.name))
         lost = draining.lost_at(self.view)
@@ -143,7 +145,25 @@ class _OneNode:
             wait=Wait(linger=linger),
             listed=listed,
         )
+        if result.ended is Ended.EMPTY and self.state.volumes:
+            held = volumes.attached(call, self.node.name, self.state.volumes)
+            result = draining.still_attached(result, held)
         return self._conclude(result, warned.fresh)
+
+    def _look_at_volumes(self) -> None:
+        """What the pods leave behind on the node is told, and what they take along is noted."""
+        call, around = self.call, drain_plan.Around(node=self.node.name)
+        listed = call.patiently(lambda: call.cluster.list_pods(node=self.node.name))
+        found = map(pods.pod, listed.items or ())
+        moved = [p for p in found if not p.finished and not drain_plan.ignored(p, around)]
+        mounted = volumes.of(call, moved)
+        self.state = msgspec.structs.replace(
+            self.state, volumes=tuple(sorted(mounted))[: drain_state.MAX_VOLUMES]
+        )
+        if said := volumes.warnings(call, moved, mounted):
+            more = f" and {len(said) - MOST_WARNINGS} more" if len(said) > MOST_WARNINGS else ""
+            reason = f"{self.decision.reason}; {'; '.join(said[:MOST_WARNINGS])}{more}"
+            self.decision = msgspec.structs.replace(self.decision, reason=reason)
 
     def _conclude(self, result: draining.Result, fresh: Sequence[str]) -> Done:
         now = self.call.now()

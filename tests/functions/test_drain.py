@@ -289,10 +289,10 @@ def test_fields_of_a_newer_version_are_kept(world: World) -> None:
     world.mark()
     world.tick()
     raw = json.loads(world.annotation() or "")
-    world.set_annotation(json.dumps({**raw, "v": 2, "volumes": ["a"]}))
+    world.set_annotation(json.dumps({**raw, "v": 2, "later": ["a"]}))
     world.tick(5)
     after = json.loads(world.annotation() or "")
-    assert (after["state"], after["volumes"], after["v"]) == ("drained", ["a"], 2)
+    assert (after["state"], after["later"], after["v"]) == ("drained", ["a"], 2)
 
 
 def test_another_instance_that_was_faster_does_no_harm(world: World) -> None:
@@ -490,3 +490,57 @@ def test_a_node_that_is_deleted_in_the_middle_is_no_error(world: World) -> None:
     world.tick()
     world.server.delete("nodes", "", "n1")
     assert world.tick()[0].declined
+
+
+def claimed_disk(world: World, kind: str) -> None:
+    """A pod with a volume, by its claim."""
+    meta = {"name": "disk", "namespace": "default"}
+    for made in (
+        {
+            "apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": meta,
+            "spec": {"volumeName": "pv-1"},
+        },
+        {"apiVersion": "v1", "kind": "PersistentVolume", "metadata": {"name": "pv-1"},
+         "spec": {kind: {"path": "/disk"}}},
+    ):  # fmt: skip
+        world.server.apply(made)
+    pod = world.pod("db", app="db")
+    claim = {"name": "disk", "persistentVolumeClaim": {"claimName": "disk"}}
+    pod["spec"]["volumes"] = [claim, {"name": "host", "hostPath": {"path": "/models"}}]
+    world.server.apply({"apiVersion": "v1", "kind": "Pod", **pod})
+
+
+def attach(world: World, name: str, volume: str) -> None:
+    world.server.apply(
+        {
+            "apiVersion": "storage.k8s.io/v1", "kind": "VolumeAttachment",
+            "metadata": {"name": name},
+            "spec": {
+                "attacher": "disk.example.com", "nodeName": "n1",
+                "source": {"persistentVolumeName": volume},
+            },
+        }
+    )  # fmt: skip
+
+
+def test_the_volumes_of_pods_that_left_are_waited_for_and_no_others(world: World) -> None:
+    claimed_disk(world, "csi")
+    attach(world, "ours", "pv-1")
+    attach(world, "another", "pv-2")
+    world.mark()
+    world.tick(8)
+    state = world.state()
+    assert (state.state, state.volumes) == (State.BLOCKED, ("pv-1",))
+    assert "volume pv-1: is still attached to the node" in state.blocked_by[0]
+    assert world.pods_on() == []
+    world.server.delete("volumeattachments", "", "ours")
+    world.tick(2)
+    assert (world.state().state, world.state().volumes) == (State.DRAINED, ())
+
+
+def test_what_pods_leave_behind_on_the_node_is_told_when_the_drain_begins(world: World) -> None:
+    claimed_disk(world, "local")
+    world.mark()
+    outcome = world.call()
+    assert "default/db keeps data on the node (hostPath /models)" in outcome.decisions[0].reason
+    assert "(local volume pv-1)" in outcome.decisions[0].reason

@@ -106,6 +106,23 @@ DAEMON_SETS = Resource(
     generation=True,
 )
 JOBS = Resource("batch", "v1", "jobs", "Job", subresources=("status",), generation=True)
+VOLUME_CLAIMS = Resource(
+    "",
+    "v1",
+    "persistentvolumeclaims",
+    "PersistentVolumeClaim",
+    short=("pvc",),
+    subresources=("status",),
+)
+VOLUMES = Resource(
+    "",
+    "v1",
+    "persistentvolumes",
+    "PersistentVolume",
+    namespaced=False,
+    short=("pv",),
+    subresources=("status",),
+)
 VOLUME_ATTACHMENTS = Resource(
     "storage.k8s.io", "v1", "volumeattachments", "VolumeAttachment", namespaced=False
 )
@@ -131,6 +148,8 @@ RESOURCES = (
     STATEFUL_SETS,
     DAEMON_SETS,
     JOBS,
+    VOLUME_CLAIMS,
+    VOLUMES,
     VOLUME_ATTACHMENTS,
     ACCESS_REVIEWS,
 )

@@ -28,7 +28,7 @@ states = st.builds(
     evicted=st.integers(0, 10_000),
     warned=st.lists(words, max_size=20).map(tuple),
     returned=st.dictionaries(st.uuids().map(str), st.integers(0, 3), max_size=20),
-    extra=st.dictionaries(st.sampled_from(["volumes", "note"]), words),
+    extra=st.dictionaries(st.sampled_from(["later", "note"]), words),
 )
 
 
@@ -61,9 +61,9 @@ def test_a_usual_state_loses_nothing() -> None:
 
 
 def test_fields_of_a_newer_version_are_kept() -> None:
-    raw = {**json.loads(drain_state.encode(state())), "v": 3, "volumes": ["a"]}
+    raw = {**json.loads(drain_state.encode(state())), "v": 3, "later": ["a"]}
     again = json.loads(drain_state.encode(drain_state.decode(json.dumps(raw))))
-    assert (again["v"], again["volumes"]) == (3, ["a"])
+    assert (again["v"], again["later"]) == (3, ["a"])
 
 
 @pytest.mark.parametrize(
