@@ -4,6 +4,7 @@ import threading
 import time
 from collections.abc import Iterator
 from datetime import timedelta
+from typing import Any
 
 import pytest
 
@@ -13,7 +14,7 @@ from functions.gateways.kubernetes.official import OfficialTransport
 from functions.rules import policy
 from functions.rules.draining import Ended, Result
 from functions.steps.drain_call import Call
-from functions.steps.evict import Target, evict
+from functions.steps.evict import Target, Wait, evict
 from infra.local.cluster import EmbeddedCluster, builders
 from infra.local.cluster.http import serve
 from infra.local.cluster.world import Delays
@@ -35,10 +36,19 @@ class World(DrainWorld):
         self.uid = self.add_node("n1", unschedulable=True)
         self.add_node("n2")
 
-    def drain(self, seconds: float = 8.0) -> Result:
+    def drain(self, seconds: float = 8.0, **more: Any) -> Result:
         drain = policy.default().drain
         with Call(self.cluster, self.clock, drain, seconds, "groundcrew-system") as call:
-            return evict(call, Target(node="n1", uid=self.uid), lambda node: "")
+            return evict(call, Target(node="n1", uid=self.uid), lambda node: "", **more)
+
+    def hold_budget(self, name: str, allowed: int) -> None:
+        """Its status, from here on, whatever its pods do."""
+        self.server.held.add("disruption")
+        made = self.server.get("poddisruptionbudgets", "default", name)
+        assert made is not None
+        made["status"] |= {"disruptionsAllowed": allowed}
+        kind = {"apiVersion": "policy/v1", "kind": "PodDisruptionBudget"}
+        self.server.apply({**kind, **made})
 
 
 @pytest.fixture
@@ -111,4 +121,38 @@ def test_an_answer_that_nobody_expected_is_not_swallowed(
     monkeypatch.setattr(Cluster, "evict", broken)
     with pytest.raises(ZeroDivisionError):
         world.drain(seconds=2)
+    assert threads() == set()
+
+
+def test_a_budget_that_frees_is_used_before_the_next_look(world: World) -> None:
+    world.replicas("web", 2)
+    time.sleep(0.3)
+    world.server.apply(builders.pdb("web", labels={"app": "web"}, max_unavailable=1))
+    time.sleep(0.2)
+    world.hold_budget("web", 0)
+    free = threading.Timer(1.5, lambda: world.hold_budget("web", 2))
+    started = time.monotonic()
+    free.start()
+    result = world.drain(seconds=10, wait=Wait(stay=True))
+    free.join()
+    assert result.ended is Ended.EMPTY
+    assert time.monotonic() - started < 1.5 + 0.8
+    assert threads() == set()
+
+
+def test_a_cancelled_call_asks_nothing_more_and_hears_what_is_due(world: World) -> None:
+    for number in range(4):
+        world.pod(f"slow-{number}", app="web", grace_seconds=60, stop_seconds=60)
+    drain = policy.default().drain
+    with Call(world.cluster, world.clock, drain, 60.0, "groundcrew-system") as call:
+        threading.Timer(0.5, call.cancel).start()
+        started = time.monotonic()
+        result = evict(
+            call, Target(node="n1", uid=world.uid), lambda node: "", wait=Wait(stay=True)
+        )
+        assert time.monotonic() - started < 2.0
+    assert (result.ended, len(result.evicted)) == (Ended.UNFINISHED, 4)
+    asked = len(world.server.seen)
+    time.sleep(0.3)
+    assert len(world.server.seen) == asked
     assert threads() == set()
