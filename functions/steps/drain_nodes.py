@@ -14,7 +14,8 @@ from functions.rules.draining import Ended, NodeFacts
 from functions.rules.policy import Policy
 from functions.steps import drain_mark, mark, pods, volumes, warn
 from functions.steps.drain_call import Call
-from functions.steps.evict import Target, Wait, evict, kubelet_lost
+from functions.steps.drain_target import Target, kubelet_lost
+from functions.steps.evict import Wait, evict
 
 AT_ONCE = 32
 """Nodes that one call works on side by side. With more than that, pods are asked to leave and not

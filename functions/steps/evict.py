@@ -10,23 +10,23 @@ its status allows something. Nothing is asked of a node that is no longer ours t
 """
 
 import contextlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future
-from dataclasses import dataclass, field, replace
-from datetime import datetime, timedelta
+from dataclasses import dataclass, replace
 
 import msgspec
 
 from functions.gateways.kubernetes import errors, types
 from functions.rules import drain_plan
 from functions.rules.drain_plan import Around, Step, Verdict
-from functions.rules.draining import Blocker, Ended, Leaving, Result
+from functions.rules.draining import Ended, Result
+from functions.steps import drain_result
 from functions.steps.drain_call import Call
+from functions.steps.drain_target import Page, Target, around, kubelet_lost, list_pods
 from functions.steps.eviction_answers import Meaning
 from functions.steps.node_pods import NodePods
 from functions.steps.pod_feed import Answer, InlineFeed, Item, Lost, PodFeed, ThreadedFeed
 
-Page = types.Page[types.Pod]
 EVICTION_SECONDS = 15.0
 """The server itself may take 10 s over one: it retries conflicts on the budget's status."""
 _CHECK_SECONDS = 1.0
@@ -42,28 +42,6 @@ _RETURN_SECONDS = 2.0
 _REPORT_SECONDS = 0.2
 _LONGEST_WAIT = 60.0
 _ASKS = (Verdict.EVICT, Verdict.DELETE)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Target:
-    """A node, and what is known about its drain."""
-
-    node: str
-    uid: str
-    kubelet_lost: bool = False
-    notice: Mapping[str, datetime] = field(default_factory=dict)
-    """See `drain_plan.Around.notice`."""
-    returned: Mapping[str, int] = field(default_factory=dict)
-    last_resort_at: datetime | None = None
-    """From when on blocked pods are deleted."""
-    lost_at: datetime | None = None
-    """When the machine is gone: no grace lasts longer than that."""
-    selector: str = ""
-    """Only pods with these labels are looked at."""
-    grace_seconds: int | None = None
-    """Instead of each pod's own."""
-    skip_after: timedelta | None = None
-    """See `drain_plan.Around.skip_after`."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -98,36 +76,6 @@ def evict(
     Raises `errors.KubernetesError` when the server cannot be asked, or says that we may not.
     """
     return _Drain(call, target, stop, seconds, wait, report).run(listed)
-
-
-def kubelet_lost(node: types.Node) -> bool:
-    ready = node.condition("Ready")
-    return ready is not None and ready.status == "Unknown"
-
-
-def list_pods(call: Call, target: Target) -> Page:
-    return call.patiently(
-        lambda: call.cluster.list_pods(node=target.node, selector=target.selector)
-    )
-
-
-def around(call: Call, target: Target, known: NodePods, *, read: bool = True) -> Around:
-    """What the plan must know beside the pods; what is not known yet is ``read``."""
-    alive = [p for p in known.found.values() if not p.finished and p.gone_by is None]
-    owned = any(p.owner and p.owner.kind == "DaemonSet" for p in alive)
-    at = target.last_resort_at
-    made = Around(
-        node=target.node,
-        daemon_sets=call.daemon_sets(read=read) if owned else None,
-        kubelet_lost=target.kubelet_lost,
-        own_namespace=call.own_namespace,
-        notice=target.notice,
-        returned=known.returned,
-        last_resort=at is not None and call.now() >= at,
-        skip_after=target.skip_after,
-    )
-    namespaces = {p.namespace for p in alive if not drain_plan.ignored(p, made)}
-    return msgspec.structs.replace(made, budgets=call.budgets(namespaces, read=read))
 
 
 class _Drain:
@@ -291,10 +239,7 @@ class _Drain:
         return step.verdict in _ASKS and not self.known.never(step)
 
     def _overdue(self, step: Step) -> str:
-        if step.verdict is not Verdict.LEAVING:
-            return ""
-        found = Around(node=self.target.node, kubelet_lost=self.target.kubelet_lost)
-        return drain_plan.overdue(step.pod, found, self.call.now())
+        return drain_result.overdue(step, self.target.kubelet_lost, self.call.now())
 
     def _leaving(self, steps: list[Step]) -> bool:
         leaving = [s for s in steps if s.verdict is Verdict.LEAVING]
@@ -491,47 +436,6 @@ class _Drain:
             self.report(self._result(steps, Ended.UNFINISHED, ""))
 
     def _result(self, steps: list[Step], ended: Ended, why: str) -> Result:
-        if ended is Ended.NODE_GONE:
-            steps = []
-        leaving = [s for s in steps if s.verdict is Verdict.LEAVING]
-        return Result(
-            ended=ended,
-            why=why,
-            evicted=tuple(self.known.evicted),
-            deleted=tuple(self.known.deleted),
-            went=self.known.went,
-            leaving=tuple(s.pod.key for s in leaving if not self._overdue(s)),
-            longest=self._longest(leaving),
-            held={s.gang: s.until for s in steps if s.verdict is Verdict.HELD},
-            blocked=tuple(self._blockers(steps)),
-            returned=self.known.returned,
-            left=tuple(s.pod.key for s in steps if s.verdict is not Verdict.IGNORE),
-            ignored={s.pod.key: s.why for s in steps if s.verdict is Verdict.IGNORE},
-        )
-
-    def _longest(self, leaving: list[Step]) -> Leaving | None:
-        asked = [(s.pod.asked_at, s.pod) for s in leaving if s.pod.asked_at]
-        if not asked:
-            return None
-        at, pod = min(asked, key=lambda one: one[0])
-        return Leaving(pod.key, at, pod.gone_by or at)
-
-    def _blockers(self, steps: list[Step]) -> Iterator[Blocker]:
-        budgets = {b.key: b for b in self._around().budgets}
-        for step in steps:
-            key, said = step.pod.key, self.known.said.get(step.pod.uid)
-            if step.verdict is Verdict.BLOCKED:
-                yield Blocker(key, step.why, lasting=True)
-            elif late := self._overdue(step):
-                yield Blocker(key, late, lasting=True, leaving=True)
-            elif step.verdict not in _ASKS:
-                continue
-            elif said and said.meaning is not Meaning.BUDGET:
-                yield Blocker(key, said.why, lasting=said.meaning is Meaning.NEVER)
-            elif step.budgets and step.budgets[0] in budgets:
-                budget = budgets[step.budgets[0]]
-                yield Blocker(
-                    key, f"PodDisruptionBudget {budget.key} {budget.state()}", lasting=False
-                )
-            elif said:
-                yield Blocker(key, said.why, lasting=False)
+        budgets = self._around().budgets
+        lost = self.target.kubelet_lost
+        return drain_result.make(steps, self.known, budgets, ended, why, lost, self.call.now())

@@ -8,7 +8,7 @@ from functions.rules import drain_plan
 from functions.rules.drain_plan import Step, Verdict
 from functions.steps import eviction_answers
 from functions.steps.drain_call import Call
-from functions.steps.evict import Page, Target, around, list_pods
+from functions.steps.drain_target import Page, Target, around, list_pods
 from functions.steps.node_pods import NodePods
 
 

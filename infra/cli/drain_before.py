@@ -19,7 +19,7 @@ from functions.rules.policy import Drain, Duration
 from functions.steps import active, cordon_by_hand, preview, volumes
 from functions.steps.cordon_by_hand import Before
 from functions.steps.drain_call import Call
-from functions.steps.evict import Target, kubelet_lost, list_pods
+from functions.steps.drain_target import Target, kubelet_lost, list_pods
 from infra.cli.connect import Refused, Session
 from infra.cli.drain_options import Options
 from infra.cli.drain_report import Blocker

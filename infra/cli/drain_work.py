@@ -22,7 +22,8 @@ from functions.rules.draining import Ended, Result
 from functions.steps import cordon_by_hand, pods, volumes, warn
 from functions.steps.cordon_by_hand import Before, Cordoned, Replaced
 from functions.steps.drain_call import Call
-from functions.steps.evict import Wait, evict, list_pods
+from functions.steps.drain_target import list_pods
+from functions.steps.evict import Wait, evict
 from infra.cli import cordon_words
 from infra.cli.connect import Refused, Session
 from infra.cli.drain_before import Prepared, side_by_side, target_of

@@ -13,7 +13,8 @@ from functions.rules import policy
 from functions.rules.draining import Ended, Result
 from functions.rules.policy import Drain
 from functions.steps.drain_call import Call
-from functions.steps.evict import Target, Wait, evict
+from functions.steps.drain_target import Target
+from functions.steps.evict import Wait, evict
 from functions.steps.preview import plan, preview
 from infra.local.cluster import EmbeddedTransport, builders
 from tests.support.simulated import DrainWorld
