@@ -208,6 +208,11 @@ class TestDismissed:
         over = run(view, at=NOW + timedelta(hours=24))
         assert actions(over) == ["close"]
 
+    def test_past_the_override_there_is_no_time_to_look_again_at(self) -> None:
+        view = self.dismissed()
+        assert only(run(view, at=NOW + timedelta(hours=23))).look_again == NOW + timedelta(hours=24)
+        assert only(run(view, at=NOW + timedelta(hours=25))).look_again is None
+
     def test_a_withdrawal_of_the_provider_ends_it_at_once(self) -> None:
         withdrawn = incident(
             kind=Kind.MAINTENANCE, state=State.DISMISSED, ended=NOW, claimed=NOW + minutes(1)
