@@ -343,6 +343,12 @@ def test_packed_files_are_read_by_others(tmp_path: Path) -> None:
 
 # the starting point
 
+POLICY = """\
+version: 1
+budget: {pool: 30%}
+shadow: [{check: tried by jane@corp.example}]
+"""
+
 
 @pytest.fixture
 def served(tmp_path: Path) -> Iterator[tuple[EmbeddedCluster, str]]:
@@ -365,7 +371,7 @@ def served(tmp_path: Path) -> Iterator[tuple[EmbeddedCluster, str]]:
             "data": {"a": "hunter2"},
         }
     )
-    policy = policies.parse("version: 1\nbudget: {pool: 30%}\n")
+    policy = policies.parse(POLICY)
     cluster.apply(
         {
             "apiVersion": "v1",
@@ -417,10 +423,7 @@ def test_the_cluster_is_taken_as_it_stands(
     (config,) = [item for item in found if item["kind"] == "ConfigMap"]
     data = config["data"]
     assert data["sha256"] == hashlib.sha256(data["policy.json"].encode()).hexdigest()
-    assert (
-        policies.parse(data["policy.json"]).budget.pool
-        == policies.parse("version: 1\nbudget: {pool: 30%}\n").budget.pool
-    )
+    assert policies.parse(data["policy.json"]).budget == policies.parse(POLICY).budget
 
 
 def test_a_starting_point_that_breaks_off_leaves_the_old_one(
