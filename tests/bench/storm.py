@@ -1,0 +1,315 @@
+"""Half of a fleet accused at once: how long until the last node is out of service, and empty.
+
+    python -m tests.bench.storm [--nodes 1500] [--cases cordon-free,cordon-ledger]
+
+A real API server with its scheduler and controllers, and kwok for kubelets. A node problem
+detector says on every second node that its GPU fell off the bus; a watch makes events of it, as
+Knative's ApiServerSource does, and the real functions hear them, with their resync beside. Told
+are the seconds from the condition to the cordon and to the drained node, the requests by verb,
+whether any node was lost, whether the budget was ever exceeded, and what the same events write
+when they come once more (nothing).
+
+``cordon-free`` lifts budget and circuit breaker by policy; ``cordon-ledger`` keeps a budget of
+60 %, so that every cordon is reserved in the ledgers first.
+"""
+
+import argparse
+import contextlib
+import json
+import queue
+import resource
+import statistics
+import sys
+import threading
+import time
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgspec
+
+from events.cloudevent import CloudEvent
+from functions import cordon, drain
+from functions.edge.context import Context, Outcome, Settings
+from functions.gateways.kubernetes import errors, types
+from functions.gateways.kubernetes.client import Cluster as Api
+from functions.gateways.kubernetes.transport import STRATEGIC_PATCH, Request
+from functions.rules import drain_state, keys, policy
+from functions.rules.drain_state import State
+from functions.steps import active
+from tests.controlplane.access import eventually
+from tests.controlplane.cluster import ControlPlane
+from tests.support.crew import node_update, ping, transport_to
+
+NAMESPACE = "groundcrew-system"
+USER = "crew"
+WORKERS = 8
+"""Events that are worked on at once."""
+RESYNC_SECONDS = {"cordon": 60.0, "drain": 5.0}
+GIVE_UP_SECONDS = 600.0
+XID = {
+    "type": "AcceleratedHardwareReady", "status": "False", "reason": "NvidiaXID79Error",
+    "message": "NVRM: Xid (PCI:0000:9b:00): 79, GPU has fallen off the bus",
+}  # fmt: skip
+LIFTED = """version: 1
+breaker: {share: 100%, day_share: 100%, more_than: 100000}
+budget: {pool: BUDGET, cluster: BUDGET}
+"""
+CASES = {"cordon-free": (100, 15.0), "cordon-ledger": (60, 20.0)}
+"""Budget in per cent, and the seconds that 90 % of the cordons may take."""
+
+
+@dataclass
+class Times:
+    accused: dict[str, float] = field(default_factory=dict)
+    cordoned: dict[str, float] = field(default_factory=dict)
+    drained: dict[str, float] = field(default_factory=dict)
+    most_out: int = 0
+
+
+class Storm:
+    def __init__(self, cluster: ControlPlane, nodes: int) -> None:
+        self.cluster = cluster
+        self.admin = transport_to(cluster.kubeconfig("admin"))
+        self.api = Api(self.admin)
+        self.names = [f"storm-{number:04}" for number in range(nodes)]
+        self.sick = self.names[::2]
+        self.times = Times()
+        self.events: queue.SimpleQueue[CloudEvent | None] = queue.SimpleQueue()
+        self.heard: list[CloudEvent] = []
+        self.over = threading.Event()
+        self.problems: Counter[str] = Counter()
+        self.transport = transport_to(cluster.kubeconfig(USER))
+
+    def prepare(self, budget: int) -> None:
+        self.cluster.kubectl(
+            "create", "clusterrolebinding", USER, "--clusterrole=cluster-admin",
+            f"--user={self.cluster.username(USER)}",
+        )  # fmt: skip
+        self._post("/api/v1/namespaces", [_object("Namespace", NAMESPACE)])
+        made = policy.parse(LIFTED.replace("BUDGET", f"{budget}%"))
+        self.api.create_config_map(
+            NAMESPACE, active.POLICY_NAME, active.policy_data(made, "the bench"),
+            {keys.PART: "policy"},
+        )  # fmt: skip
+        self._post("/api/v1/nodes", [_node(name) for name in self.names])
+        eventually(self._all_ready, "all nodes are ready", 300)
+        owner = self._owner()
+        self._post("/api/v1/namespaces/default/pods", [_pod(name, owner) for name in self.sick])
+        self.call("cordon", ping("cordon-resync"))  # the ledgers
+
+    def run(self) -> None:
+        version = self._version()
+        threads = [
+            threading.Thread(target=self._watch, args=(version,), daemon=True),
+            threading.Thread(target=self._look, args=(version,), daemon=True),
+            *(threading.Thread(target=self._work, daemon=True) for _ in range(WORKERS)),
+            *(
+                threading.Thread(target=self._clock, args=(name,), daemon=True)
+                for name in RESYNC_SECONDS
+            ),
+        ]
+        for thread in threads:
+            thread.start()
+        with ThreadPoolExecutor(4) as pool:
+            list(pool.map(self._accuse, self.sick))
+        ends = time.monotonic() + GIVE_UP_SECONDS
+        while time.monotonic() < ends and len(self.times.drained) < len(self.sick):
+            time.sleep(0.5)
+        self.over.set()
+        for _ in range(WORKERS):
+            self.events.put(None)
+        for thread in threads[2:]:
+            thread.join(timeout=30)
+
+    def again(self) -> int:
+        """The same events once more: how much they write."""
+        wrote = 0
+        for event in self.heard:
+            wrote += self.call("cordon", event)[1]
+        return wrote
+
+    def call(self, function: str, event: CloudEvent) -> tuple[Outcome, int]:
+        handle = {"cordon": cordon.handle, "drain": drain.handle}[function]
+        api = Api(self.transport)
+        context = Context(lambda: api, None, Settings(namespace=NAMESPACE))
+        outcome = handle(event, context)
+        if outcome.answer and outcome.answer.type == cordon.CORDONED:
+            data = msgspec.json.encode(outcome.answer.data)
+            self.events.put(CloudEvent(id="a", source="/cordon", type=cordon.CORDONED, data=data))
+        return outcome, api.wrote
+
+    # who does what meanwhile
+
+    def _accuse(self, name: str) -> None:
+        body = msgspec.json.encode({"status": {"conditions": [XID]}})
+        self.admin.send(
+            Request(
+                method="PATCH", path=f"/api/v1/nodes/{name}/status", body=body,
+                content_type=STRATEGIC_PATCH, timeout_seconds=30,
+            )
+        )  # fmt: skip
+        self.times.accused[name] = time.monotonic()
+
+    def _work(self) -> None:
+        while (event := self.events.get()) is not None:
+            function = "drain" if event.type == cordon.CORDONED else "cordon"
+            try:
+                self.call(function, event)
+            except Exception as problem:  # noqa: BLE001  counted; the resync finds what was lost
+                self.problems[type(problem).__name__] += 1
+
+    def _clock(self, function: str) -> None:
+        while not self.over.wait(RESYNC_SECONDS[function]):
+            try:
+                self.call(function, ping(f"{function}-resync"))
+            except Exception as problem:  # noqa: BLE001
+                self.problems[type(problem).__name__] += 1
+
+    def _watch(self, version: str) -> None:
+        """Events of accused nodes, as the source sends them: each change of the Node."""
+        for kind, node in self._changes(version):
+            conditions = node.get("status", {}).get("conditions", ())
+            if kind == "MODIFIED" and any(c["type"] == XID["type"] for c in conditions):
+                event = node_update(node)
+                self.heard.append(event)
+                self.events.put(event)
+
+    def _look(self, version: str) -> None:
+        out: set[str] = set()
+        for _, node in self._changes(version):
+            name, now = node["metadata"]["name"], time.monotonic()
+            if node["spec"].get("unschedulable"):
+                self.times.cordoned.setdefault(name, now)
+                out.add(name)
+            else:
+                out.discard(name)
+            self.times.most_out = max(self.times.most_out, len(out))
+            text = node["metadata"].get("annotations", {}).get(keys.DRAIN)
+            if text and drain_state.decode(text).state is State.DRAINED:
+                self.times.drained.setdefault(name, now)
+
+    def _changes(self, version: str) -> Iterator[tuple[str, Any]]:
+        transport = transport_to(self.cluster.kubeconfig("admin"))
+        request = Request(
+            method="GET", path="/api/v1/nodes", timeout_seconds=GIVE_UP_SECONDS,
+            query={"watch": "true", "resourceVersion": version,
+                   "timeoutSeconds": str(int(GIVE_UP_SECONDS))},
+        )  # fmt: skip
+        _, lines = transport.stream(request)
+        with contextlib.suppress(errors.Unreachable):  # the control plane ends before we do
+            for line in lines:
+                if self.over.is_set():
+                    return
+                event = json.loads(line)
+                yield event["type"], event["object"]
+
+    # preparing
+
+    def _post(self, path: str, bodies: Sequence[Any]) -> None:
+        def one(body: Any) -> None:
+            answer = self.admin.send(
+                Request(method="POST", path=path, body=msgspec.json.encode(body),
+                        timeout_seconds=30)
+            )  # fmt: skip
+            if answer.status not in (201, 409):
+                raise SystemExit(f"POST {path}: {answer.status} {answer.body!r}")
+
+        with ThreadPoolExecutor(8) as pool:
+            list(pool.map(one, bodies))
+
+    def _all_ready(self) -> bool:
+        ready = sum(
+            (c := node.condition("Ready")) is not None
+            and c.status == "True"
+            and not node.spec.taints
+            for node in self.api.list_nodes()
+        )
+        return ready >= len(self.names)
+
+    def _owner(self) -> dict[str, Any]:
+        made = self.api.create_config_map("default", "owner", {})
+        return {
+            "apiVersion": "v1", "kind": "ConfigMap", "name": "owner",
+            "uid": made.metadata.uid, "controller": True,
+        }  # fmt: skip
+
+    def _version(self) -> str:
+        answer = self.admin.send(Request(method="GET", path="/api/v1/nodes", query={"limit": "1"}))
+        page: types.Page[types.Node] = msgspec.json.decode(answer.body, type=types.Page[types.Node])
+        return page.metadata.resource_version
+
+
+def _object(kind: str, name: str) -> dict[str, Any]:
+    return {"apiVersion": "v1", "kind": kind, "metadata": {"name": name}}
+
+
+def _node(name: str) -> dict[str, Any]:
+    made = _object("Node", name)
+    made["metadata"]["labels"] = {"groundcrew.dev/pool": "storm"}
+    return {**made, "spec": {"providerID": f"aws:///us-east-1a/i-{name}"}}
+
+
+def _pod(node: str, owner: dict[str, Any]) -> dict[str, Any]:
+    made = _object("Pod", f"work-{node}")
+    made["metadata"]["ownerReferences"] = [owner]
+    container = {"name": "main", "image": "registry.example/work:1"}
+    spec = {"nodeName": node, "terminationGracePeriodSeconds": 0, "containers": [container]}
+    return {**made, "spec": spec}
+
+
+def measure(case: str, nodes: int) -> dict[str, Any]:
+    budget, _ = CASES[case]
+    with ControlPlane(extra_users=(USER,)) as cluster:
+        storm = Storm(cluster, nodes)
+        storm.prepare(budget)
+        mark = cluster.audit_mark()
+        storm.run()
+        user = cluster.username(USER)
+        asked = Counter(e.verb for e in cluster.audit_since(mark) if e.user == user)
+        times = storm.times
+        again = storm.again()
+        return {
+            "nodes": nodes,
+            "accused": len(storm.sick),
+            "to_cordoned_s": _spread(times.accused, times.cordoned),
+            "to_drained_s": _spread(times.accused, times.drained),
+            "requests": dict(asked),
+            "rss_mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024,
+            "lost": sum(name not in times.drained for name in storm.sick),
+            "most_out": times.most_out,
+            "budget": nodes * budget // 100,
+            "problems": dict(storm.problems),
+            "written_again": again,
+        }
+
+
+def _spread(since: dict[str, float], until: dict[str, float]) -> dict[str, float]:
+    took = sorted(until[name] - at for name, at in since.items() if name in until)
+    if len(took) < 2:
+        return {}
+    tenths = statistics.quantiles(took, n=10)
+    return {"p50": round(tenths[4], 1), "p90": round(tenths[8], 1), "max": round(took[-1], 1)}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--nodes", type=int, default=1500)
+    parser.add_argument("--cases", default=",".join(CASES))
+    args = parser.parse_args()
+    measured = {case: measure(case, args.nodes) for case in args.cases.split(",")}
+    for case, found in measured.items():
+        print(f"{case}: {found['accused']} of {found['nodes']} nodes accused at once")
+        for key, value in found.items():
+            print(f"  {key:16}{value}")
+        p90 = found["to_cordoned_s"].get("p90", float("inf"))
+        print(
+            f"  {'wanted':16}{'holds' if p90 <= CASES[case][1] else f'p90 over {CASES[case][1]}'}"
+        )
+    print(json.dumps({"bench": "storm", "cases": measured}))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
