@@ -14,6 +14,7 @@ told is found by the resync: marked nodes each time, all nodes every `FULL_READ`
 """
 
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
@@ -42,8 +43,9 @@ FULL_READ = timedelta(minutes=5)
 SEARCH = timedelta(minutes=1)
 """How often events about machines that no label names may have all nodes read: an account holds
 many machines that are none of the cluster's. In between they wait for the resync."""
-STAMPS_A_CALL = 50
-"""New nodes whose instance label is written by one resync."""
+STAMPS_A_CALL = 200
+"""New nodes whose instance label is written by one full read: two seconds' worth of patches, and a
+fleet of 7,500 nodes within some hours."""
 _NEVER = datetime.min.replace(tzinfo=UTC)
 
 decide = cordoning.decide
@@ -122,8 +124,7 @@ def resync(context: Context) -> Outcome:
         edits.append(_searched(crew))
     if full:
         edits.append(_rebuild(crew, census))
-        for node in unstamped[:STAMPS_A_CALL]:
-            _stamp(context, node)
+        _stamp_all(context, unstamped[:STAMPS_A_CALL])
     crew.done.look_again += waiting.until
     outcome = _carry_out(crew, work, edits, out)
     return replace(outcome, reads_all_again=crew.now + FULL_READ) if full else outcome
@@ -255,6 +256,15 @@ def _decline(notice: Notice, why: str) -> Decision:
         reason=why,
         evidence=notice.evidence,
     )
+
+
+def _stamp_all(context: Context, nodes: Sequence[types.Node]) -> None:
+    if context.settings.parallel == 1:
+        for node in nodes:
+            _stamp(context, node)
+        return
+    with ThreadPoolExecutor(context.settings.parallel) as pool:
+        list(pool.map(lambda node: _stamp(context, node), nodes))
 
 
 def _stamp(context: Context, node: types.Node) -> None:

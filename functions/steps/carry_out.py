@@ -155,12 +155,10 @@ class Crew:
     def _write_ledgers(self, plan: Plan) -> bool:
         """The cluster's first, then the pools', each by compare-and-set; False when a race was
         lost. A reservation that is then not used runs out by itself."""
-        writes = [(CLUSTER, plan.cluster)] if plan.cluster else []
+        writes: list[tuple[str, Ledger]] = [(CLUSTER, plan.cluster)] if plan.cluster else []
         writes += sorted(plan.ledgers.items())
         try:
             for pool, new in writes:
-                if new is None:
-                    continue
                 self.active = active.write_ledger(
                     self.cluster, self.namespace, self.active, pool, new
                 )

@@ -55,8 +55,8 @@ def _hold(
         return "pause", paused
     if wish.shadow:
         return "shadow", f"shadow mode for {incident.check}: would {wish.severity.value}"
-    if not wish.voluntary or found is None or not counts(incident):
-        return None
+    if found is None or not counts(incident):
+        return None  # what the provider takes anyway is no fault, and passes every breaker
     if doubt := case.doubts.get(incident.check):
         case.due.append(doubt.look_again)
         return "breaker", doubt.sentence
