@@ -49,7 +49,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     options = Options.of(args)
-    return connect.run(args, lambda session: _drain(options, session))
+    try:
+        return connect.run(args, lambda session: _drain(options, session))
+    except KeyboardInterrupt:
+        # Once something may have been written, an interrupt is no exception any more.
+        print("groundcrew: interrupted; nothing was changed", file=sys.stderr)
+        return 130
 
 
 def _drain(options: Options, session: Session) -> int:
@@ -98,8 +103,13 @@ def _work(call: Call, session: Session, prepared: Sequence[Prepared], options: O
     for one in prepared:
         for warning in one.warnings:
             screen.say(f"{one.name}: warning: {warning}")
-    cordoned = drain_work.cordon_all(call, prepared, session.operator, screen)
-    told = drain_work.drain_all(call, session, prepared, cordoned, options, screen)
+    with drain_work.interrupts(call, screen):
+        try:
+            cordoned = drain_work.cordon_all(call, prepared, session.operator, screen)
+        except drain_work.Interrupted as end:
+            print(f"groundcrew: {end}", file=sys.stderr)
+            return drain_work.INTERRUPTED
+        told = drain_work.drain_all(call, session, prepared, cordoned, options, screen)
     ok = all(node.state is State.DRAINED for node in told)
     if options.output == "json":
         print(drain_report.encode(Report(ok=ok, dry_run="", nodes=told)))

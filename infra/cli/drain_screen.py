@@ -66,8 +66,8 @@ class Live(Plain):
 
     def __init__(self, now: Callable[[], datetime], out: TextIO | None = None) -> None:
         super().__init__(now, out)
-        self._lines: dict[str, str] = {}
-        self._shown = 0
+        self._results: dict[str, Result] = {}
+        self._shown: list[str] = []
 
     def say(self, line: str) -> None:
         with self._lock:
@@ -75,11 +75,11 @@ class Live(Plain):
 
     def progress(self, node: str, result: Result) -> None:
         with self._lock:
-            self._lines[node] = f"{node}: {progress_words(result, self._now())}"
+            self._results[node] = result
 
     def done(self, node: Node) -> None:
         with self._lock:
-            self._lines.pop(node.node, None)
+            self._results.pop(node.node, None)
             self._draw(f"{node.node}: {end_words(node)}")
 
     def refresh(self) -> None:
@@ -89,15 +89,18 @@ class Live(Plain):
     def _draw(self, *said: str) -> None:
         size = shutil.get_terminal_size()
         room = max(1, size.lines - 2)
-        lines = list(self._lines.values())
+        now = self._now()
+        lines = [f"{n}: {progress_words(r, now)}" for n, r in sorted(self._results.items())]
         if len(lines) > room:
             lines = [*lines[: room - 1], f"and {len(lines) - room + 1} nodes more"]
-        up = f"\x1b[{self._shown}F" if self._shown else ""
         cut = [line[: size.columns - 1] for line in lines]
+        if not said and cut == self._shown:
+            return
+        up = f"\x1b[{len(self._shown)}F" if self._shown else ""
         text = "".join(f"{line}\n" for line in (*said, *cut))
         self._out.write(f"{up}{_CLEAR_BELOW}{text}")
         self._out.flush()
-        self._shown = len(cut)
+        self._shown = cut
 
 
 def choose(output: str, now: Callable[[], datetime]) -> Plain | Silent:

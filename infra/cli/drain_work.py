@@ -39,6 +39,10 @@ _LOOK_SECONDS = 0.2
 INTERRUPTED = 130
 
 
+class Interrupted(Exception):
+    """Before anything was evicted; says what became of the cordons."""
+
+
 class Screen(Protocol):
     def say(self, line: str) -> None: ...
 
@@ -52,7 +56,7 @@ class Screen(Protocol):
 def cordon_all(
     call: Call, prepared: Sequence[Prepared], operator: Callable[[], str], screen: Screen
 ) -> list[Cordoned]:
-    """Raises `Refused` when one of them cannot be cordoned; then none is."""
+    """Raises `Refused` when one of them cannot be cordoned, and `Interrupted`; then none is."""
     needs = any(p.cordoned in (Before.FREE, Before.INCIDENT) for p in prepared)
     by = operator() if needs else ""
 
@@ -65,9 +69,11 @@ def cordon_all(
     outcomes = side_by_side(prepared, one, threads=call.threaded)
     wrong = [(p, o) for p, o in outcomes if isinstance(o, Exception)]
     done = [o for _, o in outcomes if isinstance(o, Cordoned)]
-    if wrong:
+    if wrong or call.cancelled:
         kept = [c.node.name for c in done if c.made and not _take_back(call, c)]
         still = f"; still cordoned by us: {', '.join(kept)}" if kept else ""
+        if call.cancelled:
+            raise Interrupted(f"nothing was evicted, and cordons just made were taken back{still}")
         first, problem = wrong[0]
         raise Refused(
             f"node {first.name} could not be cordoned: {problem}; nothing was evicted, and "
@@ -92,7 +98,7 @@ def drain_all(
     ]
     if not call.threaded:
         return [job() for job in jobs]
-    with ThreadPoolExecutor(min(NODES_AT_ONCE, len(jobs))) as threads, _interrupts(call, screen):
+    with ThreadPoolExecutor(min(NODES_AT_ONCE, len(jobs))) as threads:
         waiting: set[Future[Node]] = set()
         futures = [threads.submit(job) for job in jobs]
         waiting = set(futures)
@@ -255,7 +261,7 @@ def _take_back(call: Call, cordoned: Cordoned) -> bool:
 
 
 @contextmanager
-def _interrupts(call: Call, screen: Screen) -> Iterator[None]:
+def interrupts(call: Call, screen: Screen) -> Iterator[None]:
     """The first Ctrl-C or SIGTERM ends the call; the second one the process."""
     if threading.current_thread() is not threading.main_thread():
         yield

@@ -1,6 +1,8 @@
 """``groundcrew drain``: what it says and does, on the embedded cluster."""
 
 import json
+import os
+import signal
 from datetime import timedelta
 from typing import Any
 
@@ -473,3 +475,33 @@ def test_the_namespace_of_groundcrew_goes_last(groundcrew: Shell, floor: Floor) 
     floor.pod("web-1", stop_seconds=2)
     assert groundcrew("drain", NODE)[0] == 0
     assert [e.path.split("/")[4] for e in floor.evictions()] == ["default", NAMESPACE]
+
+
+def test_an_interrupt_before_the_first_eviction_takes_the_cordons_back(
+    groundcrew: Shell, floor: Floor
+) -> None:
+    floor.pod("web-1")
+
+    def interrupt(_: object) -> None:
+        os.kill(os.getpid(), signal.SIGINT)
+
+    floor.server.faults.before("patch", "/nodes/a-02", interrupt)
+    code, out, err = groundcrew("drain", NODE, "a-02")
+    assert code == 130
+    assert "interrupted" in out
+    assert "cordons just made were taken back" in err
+    assert floor.evictions() == []
+    assert not floor.cordoned()
+    assert not floor.cordoned("a-02")
+
+
+def test_an_interrupt_before_anything_was_written_changes_nothing(
+    groundcrew: Shell, floor: Floor
+) -> None:
+    def interrupt(_: object) -> None:
+        raise KeyboardInterrupt
+
+    floor.server.faults.before("get", "/nodes", interrupt)
+    code, _, err = groundcrew("drain", NODE)
+    assert (code, err) == (130, "groundcrew: interrupted; nothing was changed\n")
+    assert floor.writes() == []
