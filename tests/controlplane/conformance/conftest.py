@@ -1,4 +1,4 @@
-"""The nodes that all rows share: made once, since a node takes seconds to be ready."""
+"""The nodes that the rows of a file share: made once, since a node takes seconds to be ready."""
 
 from collections.abc import Iterator
 
@@ -11,7 +11,7 @@ from tests.controlplane.nodes import Nodes
 POOL = "conformance"
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")  # gone with the last row of a file: other tests count nodes, too
 def rows_nodes(control_plane: ControlPlane) -> Iterator[tuple[str, ...]]:
     nodes = Nodes(control_plane)
     names = ("rows-a", "rows-b")
