@@ -92,7 +92,10 @@ def test_nodes_become_ready_and_pods_run_on_them(
     cluster: Cluster, clean_nodes: Nodes, namespace: str
 ) -> None:
     clean_nodes.add("node-a", "node-b", labels={"zone": "one"})
-    create(cluster, namespace, deployment(replicas=3))
+    manifest = deployment(replicas=3)
+    # Other tests of the session may have left a node of theirs.
+    manifest["spec"]["template"]["spec"]["nodeSelector"] = {"zone": "one"}
+    create(cluster, namespace, manifest)
     used = {pod["spec"]["nodeName"] for pod in running_pods(cluster, namespace, 3)}
     assert used <= {"node-a", "node-b"}
 
