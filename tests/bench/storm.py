@@ -48,7 +48,7 @@ USER = "crew"
 WORKERS = 8
 """Events that are worked on at once."""
 RESYNC_SECONDS = {"cordon": 60.0, "drain": 5.0}
-GIVE_UP_SECONDS = 600.0
+GIVE_UP_SECONDS = 400.0
 XID = {
     "type": "AcceleratedHardwareReady", "status": "False", "reason": "NvidiaXID79Error",
     "message": "NVRM: Xid (PCI:0000:9b:00): 79, GPU has fallen off the bus",
