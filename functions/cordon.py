@@ -33,7 +33,7 @@ from functions.rules.ledger import Ledger
 from functions.rules.rebuild import Census, rebuild
 from functions.steps import active, find, mark
 from functions.steps.active import CLUSTER
-from functions.steps.carry_out import REGISTRATION, Crew, Edit, Work, place
+from functions.steps.carry_out import REGISTRATION, Crew, Edit, Work, pending_key, place
 
 PING = "dev.knative.sources.ping"
 CORDONED = "dev.groundcrew.nodes.cordoned"
@@ -74,13 +74,13 @@ def hear(notices: Sequence[Notice], context: Context) -> Outcome:
         name: (node, (*found.notices[name], *waiting.about(node)))
         for name, node in found.nodes.items()
     }
-    edits: list[Edit] = [waiting.edit] if waiting.served else []
+    edits: list[Edit] = []
     if found.unknown:
         edits.append(crew.keep_pending(found.unknown))
         crew.done.look_again.append(crew.now + REGISTRATION)
     if found.searched:
         edits.append(_searched(crew))
-    return _carry_out(crew, work, edits)
+    return _carry_out(crew, work, edits, waiting)
 
 
 def resync(context: Context) -> Outcome:
@@ -119,14 +119,14 @@ def resync(context: Context) -> Outcome:
         _decline(notice, "no such machine registered in time: not one of this cluster's")
         for notice in waiting.over
     )
-    edits: list[Edit] = [waiting.edit] if waiting.served or waiting.over else []
+    edits: list[Edit] = []
     if searched:
         edits.append(_searched(crew))
     if full:
         edits.append(_rebuild(crew, census))
         _stamp_all(context, unstamped[:STAMPS_A_CALL])
     crew.done.look_again += waiting.until
-    outcome = _carry_out(crew, work, edits, out)
+    outcome = _carry_out(crew, work, edits, waiting, out)
     return replace(outcome, reads_all_again=crew.now + FULL_READ) if full else outcome
 
 
@@ -220,12 +220,20 @@ def _full_read_is_due(crew: Crew) -> bool:
 
 
 def _carry_out(
-    crew: Crew, work: Work, edits: Sequence[Edit], out: list[Place] | None = None
+    crew: Crew,
+    work: Work,
+    edits: Sequence[Edit],
+    waiting: _Waiting,
+    out: list[Place] | None = None,
 ) -> Outcome:
     done = crew.run(work, edits=edits, out=out)
-    if done.unfinished:
-        crew.run({}, edits=[crew.keep_pending(done.unfinished)])
     crew.tell()
+    crew.keep(done.unfinished, done.unwritten)
+    waiting.served -= {pending_key(notice) for notice in done.unfinished}
+    if waiting.served or waiting.over:
+        # Only now: a crash before would have lost what was waited for. Left in the ledger by a
+        # lost race it is heard once more, which changes nothing.
+        crew.edit([waiting.edit])
     answer = None
     if done.cordoned:
         nodes = [{"node": name, "severity": worst} for name, worst in done.cordoned.items()]

@@ -23,6 +23,7 @@ from functions.gateways.kubernetes.client import Cluster
 
 RETRY_AFTER_SECONDS = 2
 _TRY_AGAIN = (
+    errors.Contended,
     errors.NotConfigured,
     errors.Unreachable,
     errors.ServerError,

@@ -6,6 +6,7 @@ taken up by the resync.
 """
 
 import random
+import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
@@ -33,7 +34,14 @@ before: with twenty instances at one ledger the last of them loses nineteen."""
 REGISTRATION = timedelta(minutes=15)
 """How long a notice waits for its machine to register (the time a large VM takes to boot)."""
 MOST_PENDING = 500
+SAVING_SECONDS = 1.0
+"""Kept beyond the time of a call, for writing down what it did not come to."""
 MARKED = f"{keys.STATE} in ({','.join(cordoning.ACTED)})"
+
+_TURN = threading.Lock()
+"""One call of this process at a time takes places in the ledgers. It holds no state and is not what
+keeps a budget (the compare-and-set is): without it the calls of one process would only make each
+other lose."""
 
 Work = Mapping[str, tuple[types.Node, tuple[Notice, ...]]]
 """By node name: the node as read, and what events said about it. What the node says of itself is
@@ -52,6 +60,8 @@ class Done:
     released: list[str] = field(default_factory=list)
     look_again: list[datetime] = field(default_factory=list)
     unfinished: list[Notice] = field(default_factory=list)
+    unwritten: tuple[Edit, ...] = ()
+    """Edits that lost every race."""
 
 
 @dataclass
@@ -85,9 +95,11 @@ class Crew:
                     self.done.unfinished += (n for _, said in work.values() for n in said)
                     break
             plan, out = self._decide(work, edits, out)
-            if not self._write_ledgers(plan):
-                out = None
-                continue
+            if plan.cluster or plan.ledgers:
+                plan, out, written = self._take_turn(plan, work, edits, out)
+                if not written:
+                    out = None
+                    continue
             edits = ()
             lost = self._patch(plan, work)
             if not lost:
@@ -95,7 +107,56 @@ class Crew:
             work = self._again(lost, work)
         else:
             self.done.unfinished += (n for _, notices in work.values() for n in notices)
+        self.done.unwritten = tuple(edits)
         return self.done
+
+    def keep(self, notices: Sequence[Notice], edits: Sequence[Edit] = ()) -> None:
+        """Write down, for the resync, what this call did not come to; it has a little time of its
+        own for that. Raises `errors.Contended` when it could not: an event must not be answered
+        as done that is neither done nor kept."""
+        if not notices and not edits:
+            return
+        self._ends = self.clock.monotonic() + SAVING_SECONDS
+        left = list(notices)
+        if self.edit([*edits, self.keep_pending(notices)]):
+            kept = self.active.ledgers.get(CLUSTER, Ledger()).pending
+            left = [n for n in notices if pending_key(n) not in kept]
+            if not left:
+                return
+        raise errors.Contended(
+            f"neither done nor kept for later ({len(left)} of {len(notices)} notices): others "
+            "write the ledgers all the time, or too many notices wait already"
+        )
+
+    def edit(self, edits: Sequence[Edit]) -> bool:
+        """Make ``edits`` to the ledgers and nothing else; whether it was done in the time left."""
+        for attempt in range(TRIES):
+            if attempt:
+                self._wait(attempt)
+            if self.clock.monotonic() > self._ends:
+                return False
+            plan, _ = self._decide({}, edits, ())
+            if not (plan.cluster or plan.ledgers):
+                return True
+            if self._take_turn(plan, {}, edits, ())[2]:
+                return True
+        return False
+
+    def _take_turn(
+        self, plan: Plan, work: Work, edits: Sequence[Edit], out: Sequence[budget.Place] | None
+    ) -> tuple[Plan, Sequence[budget.Place] | None, bool]:
+        """Write the plan's ledgers while no other call of this process does: the plan that stands
+        then, and whether it was written."""
+        waited = not _TURN.acquire(blocking=False)
+        if waited and not _TURN.acquire(timeout=max(0.0, self._ends - self.clock.monotonic())):
+            return plan, out, False
+        try:
+            if waited:  # what was read before the wait has been written over since
+                self.active = active.read(self.cluster, self.namespace)
+                plan, out = self._decide(work, edits, None if work else ())
+            return plan, out, self._write_ledgers(plan)
+        finally:
+            _TURN.release()
 
     def tell(self) -> None:
         """The story so far as Events on the nodes."""

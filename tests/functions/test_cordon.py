@@ -1,6 +1,7 @@
 """cordon on the embedded cluster: what goes wrong between an event and a cordoned node."""
 
 import json
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -12,6 +13,7 @@ from events import registry
 from events.cloudevent import CloudEvent
 from events.notice import Identity
 from functions import cordon
+from functions.edge.call import Function
 from functions.edge.context import Context, Outcome, Settings
 from functions.gateways.kubernetes import errors
 from functions.gateways.kubernetes.client import Cluster
@@ -894,3 +896,94 @@ def test_a_decision_can_be_written_as_json(fleet: Fleet) -> None:
     outcome = fleet.handle(fleet.sick())
     for decision in outcome.decisions:
         assert json.loads(msgspec.json.encode(decision))["node"] == "n0"
+
+
+def _contend(fleet: Fleet, times: int) -> None:
+    """Another instance writes a ledger just before each of our next ``times`` writes of one."""
+
+    def other(call: Any) -> None:
+        for found in fleet.cluster.all("ConfigMap", NAMESPACE):
+            if found["metadata"]["labels"].get(keys.PART) == "ledger":
+                found["metadata"].setdefault("annotations", {})["other"] = str(
+                    fleet.cluster.resource_version
+                )
+                fleet.cluster.apply({"apiVersion": "v1", "kind": "ConfigMap"} | found)
+        fleet.clock.sleep(0.2)
+
+    fleet.cluster.faults.before("patch", "configmaps", other, times=times)
+
+
+class TestContention:
+    """Many instances at one ledger: an event may wait, and is never lost without a word."""
+
+    @pytest.mark.parametrize("races", [1, 5, 20, 21, 22, 23, 24, 25])
+    def test_races_that_end_lose_nothing(self, races: int) -> None:
+        fleet = Fleet()
+        fleet.resync()
+        event = spot(instance_of(fleet))
+        _contend(fleet, races)
+        try:
+            fleet.handle(event)
+        except errors.Contended:
+            fleet.cluster.faults.clear()
+            fleet.handle(event)  # the broker's second delivery
+        fleet.resync()
+        assert fleet.cordoned() == ["n0"]
+
+    def test_a_race_that_does_not_end_is_told_to_the_sender_who_tries_again(self) -> None:
+        fleet = Fleet()
+        fleet.resync()
+        _contend(fleet, 10_000)
+        with pytest.raises(errors.Contended, match="neither done nor kept"):
+            fleet.handle(spot(instance_of(fleet)))
+        assert fleet.cordoned() == []
+
+    def test_the_edge_answers_it_with_503(self) -> None:
+        fleet = Fleet()
+        fleet.resync()
+        _contend(fleet, 10_000)
+        function = Function(
+            "cordon",
+            cordon.handle,
+            lambda: Cluster(EmbeddedTransport(fleet.cluster, fleet.clock.waited)),
+            fleet.clock,
+            Settings(namespace=NAMESPACE, parallel=1),
+        )
+        reply = function([spot(instance_of(fleet))])
+        assert reply.status == 503
+        assert reply.retry_after_seconds
+
+    def test_one_about_a_machine_that_nobody_knows_is_not_lost_either(self) -> None:
+        fleet = Fleet()
+        fleet.resync()
+        fleet.pass_time(timedelta(minutes=2))
+        _contend(fleet, 10_000)
+        with pytest.raises(errors.Contended):
+            fleet.handle(spot("i-0abcdef0123456789"))
+
+    def test_what_is_waited_for_is_still_there_after_a_crash_before_the_patch(self) -> None:
+        fleet = Fleet()
+        fleet.resync()
+        fleet.handle(spot("i-0abcdef0123456789"))
+        fleet.cluster.apply(build_node("n9", provider_id="aws:///us-east-1a/i-0abcdef0123456789"))
+        fleet.cluster.faults.drop("patch", "nodes/n9")
+        added = fleet.update(fleet.node("n9"), "add")
+        with pytest.raises(errors.Unreachable):
+            fleet.handle(added)
+        assert fleet.cordoned() == []
+        assert _ledgers(fleet)[""].pending
+        fleet.handle(added)  # the broker's second delivery
+        assert fleet.cordoned() == ["n9"]
+        assert not _ledgers(fleet)[""].pending
+
+    def test_calls_of_one_process_take_turns_at_the_ledgers(self) -> None:
+        """Forty sick nodes in forty threads: every one is cordoned, and hardly a race is lost."""
+        fleet = Fleet(size=40)
+        fleet.resync()
+        events = [spot(instance_of(fleet, f"n{n}")) for n in range(40)]
+        fleet.cluster.seen.clear()
+        with ThreadPoolExecutor(8) as pool:
+            list(pool.map(fleet.handle, events))
+        assert len(fleet.cordoned()) == 40
+        lost = [s for s in fleet.cluster.requests("patch", "configmaps") if s.status == 422]
+        assert len(lost) <= 4

@@ -3,6 +3,7 @@
 KubernetesError
 ├── NotConfigured        no cluster to speak to: no kubeconfig, and not in a pod
 ├── Unreachable          no answer: connection refused, reset, timed out (try again later)
+├── Contended            others wrote the same object all the time (try again later)
 └── ApiError             an answer that is not 2xx
     ├── Unauthorized     401, after the credentials were read anew once
     ├── Forbidden        403: RBAC, an admission policy, or a namespace that is ending
@@ -27,6 +28,11 @@ class NotConfigured(KubernetesError):
 
 class Unreachable(KubernetesError):
     """No answer came; whether the request was carried out is not known."""
+
+
+class Contended(KubernetesError):
+    """Lost every race for one object in the time there was: what was asked is neither done nor kept
+    anywhere, so that whoever asked must ask again."""
 
 
 class StatusCause(msgspec.Struct, frozen=True):
