@@ -5,8 +5,9 @@ Two of one interface, `publish`:
 - `Broker` calls the functions in process, one after another, on whatever clock it is given:
   the replay. It goes through the same code as the HTTP edge (`functions.edge.call`), so that
   an error is the same status here and there.
-- `HttpBroker` posts to function servers, with a queue and a few threads for each trigger, so
-  that a call which hangs delays no other event. Like Knative's it keeps no order.
+- `HttpBroker` posts to function servers, with a queue for each trigger and a thread for each
+  event that is under way there, so that calls which hang delay no other event. Like Knative's it
+  keeps no order.
 
 What is tried again, how often and after which wait was measured on Knative's own broker with an
 in-memory channel: no answer, 404, 408, 409, 429 and 5xx are tried again; every other refusal,
@@ -14,6 +15,7 @@ in-memory channel: no answer, 404, 408, 409, 429 and 5xx are tried again; every 
 are kept here and shown, where a cluster without a dead letter sink drops them.
 """
 
+import functools
 import logging
 import queue
 import threading
@@ -29,8 +31,9 @@ from infra.local.manifests import Trigger
 
 HOPS = 16
 """How often an answer may be answered. Knative allows 255, which a loop reaches at full speed."""
-IN_PARALLEL = 4
-"""Events of one trigger that `HttpBroker` has under way at once."""
+IN_PARALLEL = 16
+"""Events of one trigger that `HttpBroker` has under way at once: two more than a function takes
+(`functions.edge.context.Settings.max_in_flight`), so that it is the function which says "busy"."""
 NO_ANSWER = 0
 """The status of an attempt that nobody answered: refused, reset, timed out."""
 
@@ -117,12 +120,10 @@ class HttpBroker:
         self._on_delivery = on_delivery
         self._open = 0
         self._idle = threading.Condition()
-        self._queues: dict[str, queue.SimpleQueue[tuple[CloudEvent, int] | None]] = {
-            trigger.name: queue.SimpleQueue() for trigger in self.triggers
+        self._lanes = {
+            trigger.name: _Lane(trigger.name, functools.partial(self._serve, trigger))
+            for trigger in self.triggers
         }
-        for trigger in self.triggers * IN_PARALLEL:
-            name = f"trigger {trigger.name}"
-            threading.Thread(target=self._serve, args=(trigger,), name=name, daemon=True).start()
 
     def publish(self, event: CloudEvent) -> list[Delivery]:
         """Queue ``event`` for each trigger that takes it. Nothing is delivered yet: the list is
@@ -137,30 +138,60 @@ class HttpBroker:
 
     def close(self) -> None:
         """Take nothing more. A delivery that is under way may end after this returns."""
-        for waiting in self._queues.values():
-            for _ in range(IN_PARALLEL):
-                waiting.put(None)
+        for lane in self._lanes.values():
+            lane.close()
 
     def _put(self, event: CloudEvent, hops: int) -> None:
         for trigger in self.triggers:
             if trigger.takes(event):
                 with self._idle:
                     self._open += 1
-                self._queues[trigger.name].put((event, hops))
+                self._lanes[trigger.name].put(event, hops)
 
-    def _serve(self, trigger: Trigger) -> None:
-        waiting = self._queues[trigger.name]
-        while item := waiting.get():
-            event, hops = item
-            delivery = _offer(trigger, event, self._deliver, self._clock.sleep, hops)
-            if delivery.dead:
-                self.dead_letters.append(delivery)
-            elif delivery.reply.event:
-                self._put(delivery.reply.event, hops - 1)
-            self._on_delivery(delivery)
-            with self._idle:
-                self._open -= 1
-                self._idle.notify_all()
+    def _serve(self, trigger: Trigger, event: CloudEvent, hops: int) -> None:
+        delivery = _offer(trigger, event, self._deliver, self._clock.sleep, hops)
+        if delivery.dead:
+            self.dead_letters.append(delivery)
+        elif delivery.reply.event:
+            self._put(delivery.reply.event, hops - 1)
+        self._on_delivery(delivery)
+        with self._idle:
+            self._open -= 1
+            self._idle.notify_all()
+
+
+class _Lane:
+    """One trigger's queue and its threads: begun when an event finds none free, then kept."""
+
+    def __init__(self, name: str, serve: Callable[[CloudEvent, int], None]) -> None:
+        self._name = name
+        self._serve = serve
+        self._waiting: queue.SimpleQueue[tuple[CloudEvent, int] | None] = queue.SimpleQueue()
+        self._lock = threading.Lock()
+        self._threads = 0
+        self._unserved = 0
+        """Events that wait or are under way."""
+
+    def put(self, event: CloudEvent, hops: int) -> None:
+        with self._lock:
+            self._unserved += 1
+            begin = self._threads < min(self._unserved, IN_PARALLEL)
+            self._threads += begin
+        self._waiting.put((event, hops))
+        if begin:
+            name = f"trigger {self._name}"
+            threading.Thread(target=self._run, name=name, daemon=True).start()
+
+    def close(self) -> None:
+        with self._lock:
+            for _ in range(self._threads):
+                self._waiting.put(None)
+
+    def _run(self) -> None:
+        while item := self._waiting.get():
+            self._serve(*item)
+            with self._lock:
+                self._unserved -= 1
 
 
 def shown(dead_letters: Iterable[Delivery]) -> list[str]:

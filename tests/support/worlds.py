@@ -54,7 +54,20 @@ def play_over_http(scenario: Scenario, folder: Path) -> Played:
 
 @contextlib.contextmanager
 def served(function: Function) -> Iterator[Any]:
-    """``function`` behind its HTTP edge on a socket, and a caller of it."""
+    """A caller of ``function`` over HTTP."""
+    with listening(function) as url:
+        trigger: Any = SimpleNamespace(subscriber=function.name, delivery=PATIENCE)
+
+        def call(events: list[Any]) -> Reply:
+            (event,) = events
+            return post({function.name: url}, trigger, event)
+
+        yield call
+
+
+@contextlib.contextmanager
+def listening(function: Function) -> Iterator[str]:
+    """``function`` behind its HTTP edge on a socket; its URL."""
     view = http.function(
         function.name,
         function.handle,
@@ -69,15 +82,8 @@ def served(function: Function) -> Iterator[Any]:
     server = make_server("127.0.0.1", 0, app, threaded=True)
     thread = threading.Thread(target=server.serve_forever, daemon=True)
     thread.start()
-    trigger: Any = SimpleNamespace(subscriber=function.name, delivery=PATIENCE)
-    urls = {function.name: f"http://127.0.0.1:{server.server_port}/"}
-
-    def call(events: list[Any]) -> Reply:
-        (event,) = events
-        return post(urls, trigger, event)
-
     try:
-        yield call
+        yield f"http://127.0.0.1:{server.server_port}/"
     finally:
         server.shutdown()
         thread.join()
