@@ -77,6 +77,11 @@ class Share(float):
         return f"{self * 100:g}%"
 
 
+RUNGS = ("reset", "reboot", "replace")
+MIN_LIMIT = Duration(days=1)
+"""Of the seven days: what ends running work is never a matter of hours."""
+
+
 class _Document(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     pass
 
@@ -162,6 +167,54 @@ class Drain(_Document, frozen=True):
     gang_notice: Duration
 
 
+class LadderRule(_Match, frozen=True, kw_only=True):
+    pool: str = "*"
+    rungs: list[Literal["reset", "reboot", "replace"]]
+
+
+class WayRule(_Document, frozen=True):
+    pool: str
+    way: Literal["auto", "autoscaling", "ec2", "karpenter", "cluster-api", "event"]
+
+
+class Replace(_Document, frozen=True):
+    act_in: list[str]
+    reserved: list[str]
+    ways: list[WayRule]
+    after_end: Literal["delete-node", "out-of-service", "nothing"]
+    joined_within: Duration
+    startup_taint: str
+    handed_over_within: Duration
+
+
+class Reboots(_Document, frozen=True):
+    most: int
+    within: Duration
+    settle: Duration
+    confirmed_within: Duration
+    proven_within: Duration
+
+
+class SevenDays(_Document, frozen=True):
+    limit: Duration
+    at_risk: list[Duration]
+
+
+class Terminate(_Document, frozen=True):
+    settle: Duration
+    settle_cordon: Duration
+    confirmed_by: list[Literal["active-test", "second-source", "kernel-log"]]
+    per_hour: int
+    per_day: int
+    pool_per_day: Share
+    after_silence: Duration
+
+
+class Lifecycle(_Document, frozen=True):
+    at_end: Literal["CONTINUE", "ABANDON"]
+    heartbeat: Share
+
+
 class Policy(_Document, frozen=True):
     version: Literal[1]
     severity: list[SeverityRule]
@@ -174,6 +227,12 @@ class Policy(_Document, frozen=True):
     application_faults: ApplicationFaults
     dismissed: Dismissed
     drain: Drain
+    ladder: list[LadderRule]
+    replace: Replace
+    reboots: Reboots
+    seven_days: SevenDays
+    terminate: Terminate
+    lifecycle: Lifecycle
     pools: list[str]
 
     def severity_of(self, notice: Notice) -> Severity:
@@ -195,6 +254,27 @@ class Policy(_Document, frozen=True):
             rule.matches(source, check, reason, cause) and fnmatch.fnmatchcase(pool, rule.pool)
             for rule in self.shadow
         )
+
+    def ladder_of(
+        self, source: str, check: str, reason: str, cause: str, pool: str
+    ) -> tuple[str, ...]:
+        """What is tried with a machine of ``pool`` that has such a fault, in this order."""
+        for rule in self.ladder:
+            if rule.matches(source, check, reason, cause) and fnmatch.fnmatchcase(pool, rule.pool):
+                return tuple(rule.rungs)
+        return ()
+
+    def acts_in(self, pool: str) -> bool:
+        """Whether machines of ``pool`` may be rebooted and terminated, or it is only told."""
+        return any(fnmatch.fnmatchcase(pool, one) for one in self.replace.act_in)
+
+    def is_reserved(self, pool: str) -> bool:
+        return any(fnmatch.fnmatchcase(pool, one) for one in self.replace.reserved)
+
+    def way_of(self, pool: str) -> str:
+        """How a machine of ``pool`` is ended; ``auto``: by what its node shows."""
+        found = (rule.way for rule in self.replace.ways if fnmatch.fnmatchcase(pool, rule.pool))
+        return next(found, "auto")
 
     def pool_of(self, labels: Mapping[str, str] | None) -> str:
         """Name of the pool of a node with these labels: ``default`` when none names one."""
@@ -318,9 +398,31 @@ def _check(policy: Policy) -> Policy:
         ("breaker.more_than", policy.breaker.more_than),
         ("application_faults.jobs", policy.application_faults.jobs),
         ("recovery.releases", policy.recovery.releases),
+        ("reboots.most", policy.reboots.most),
+        ("terminate.per_hour", policy.terminate.per_hour),
+        ("terminate.per_day", policy.terminate.per_day),
     ):
         if number < 1:
             raise PolicyError(path, f"{number} is less than 1")
+    for place, rule in enumerate(policy.ladder):
+        if rule.rungs != [rung for rung in RUNGS if rung in rule.rungs]:
+            raise PolicyError(
+                f"ladder[{place}].rungs",
+                f"{', '.join(rule.rungs)}: each at most once, and in this order: "
+                f"{', '.join(RUNGS)}",
+            )
+    for place, at in enumerate(policy.seven_days.at_risk):
+        if not timedelta(0) < at < policy.seven_days.limit:
+            raise PolicyError(
+                f"seven_days.at_risk[{place}]",
+                f"{at} is not before the limit ({policy.seven_days.limit})",
+            )
+    if policy.seven_days.limit < MIN_LIMIT:
+        raise PolicyError(
+            "seven_days.limit",
+            f"{policy.seven_days.limit} is less than {MIN_LIMIT}: at the limit a machine is "
+            "replaced whether its work has left it or not",
+        )
     if not policy.pools:
         raise PolicyError("pools", "empty: name at least one node label")
     return policy

@@ -70,6 +70,17 @@ LOOSER = {
     "drain.deadline": Looser.SMALLER,
     "drain.before_loss": Looser.LARGER,
     "drain.gang_notice": Looser.SMALLER,
+    # Machines are rebooted or end sooner, more often, or on less proof.
+    "reboots.most": Looser.LARGER,
+    "reboots.within": Looser.SMALLER,
+    "reboots.settle": Looser.SMALLER,
+    "seven_days.limit": Looser.SMALLER,
+    "terminate.settle": Looser.SMALLER,
+    "terminate.settle_cordon": Looser.SMALLER,
+    "terminate.per_hour": Looser.LARGER,
+    "terminate.per_day": Looser.LARGER,
+    "terminate.pool_per_day": Looser.LARGER,
+    "terminate.after_silence": Looser.SMALLER,
 }
 LOOSE_WORDS = {
     "drain.past_deadline": "delete",
@@ -133,10 +144,33 @@ def _loosened_rules(old: Policy, new: Policy) -> Iterable[Change]:
     for shadow in old.shadow:
         if not any(_covers(other, shadow) for other in new.shadow):
             yield Change("shadow", _words(msgspec.to_builtins(shadow)), "")
+    yield from _loosened_ends(old, new)
     for kind, gpus in old.recovery.gpus.items():
         fewer = new.recovery.gpus.get(kind, 0)
         if fewer < gpus:
             yield Change(f"recovery.gpus.{kind}", str(gpus), str(fewer or ""))
+
+
+def _loosened_ends(old: Policy, new: Policy) -> Iterable[Change]:
+    """What would let more machines be rebooted or end."""
+    for pool in new.replace.act_in:
+        if not any(fnmatch.fnmatchcase(pool, wide) for wide in old.replace.act_in):
+            yield Change("replace.act_in", "", pool)
+    for pool in old.replace.reserved:
+        if not any(fnmatch.fnmatchcase(pool, wide) for wide in new.replace.reserved):
+            yield Change("replace.reserved", pool, "")
+    for proof in new.terminate.confirmed_by:
+        if proof not in old.terminate.confirmed_by:
+            yield Change("terminate.confirmed_by", "", proof)
+    said = set()
+    for rule in (*old.ladder, *new.ladder):
+        # The patterns of a rule, taken as words, are matched by the rules that cover it.
+        words = (rule.source, rule.check, rule.reason, rule.cause, rule.pool)
+        before, after = old.ladder_of(*words), new.ladder_of(*words)
+        if words not in said and not set(after) <= set(before):
+            said.add(words)
+            name = f"ladder {rule.source}/{rule.check} in {rule.pool}"
+            yield Change(name, _words(list(before)), _words(list(after)))
 
 
 def moved(

@@ -45,6 +45,12 @@ def test_what_a_document_leaves_out_is_as_the_defaults_say() -> None:
         ("version: 1\ndrain:\n  parallel: 0", 3, "drain.parallel"),
         ("version: 1\nmaintenance:\n  drain_before: 25h", 3, "maintenance.drain_before"),
         ("version: 1\npools: []", 2, "pools"),
+        ("version: 1\nladder: [{rungs: [replace, reboot]}]", 2, "ladder[0].rungs"),
+        ("version: 1\nladder: [{rungs: [reboot, reboot]}]", 2, "ladder[0].rungs"),
+        ("version: 1\nladder:\n- {rungs: [explode]}", 3, "ladder[0].rungs[0]"),
+        ("version: 1\nseven_days:\n  limit: 23h\n  at_risk: []", 3, "seven_days.limit"),
+        ("version: 1\nseven_days:\n  at_risk: [3d, 8d]", 3, "seven_days.at_risk[1]"),
+        ("version: 1\nterminate:\n  per_hour: 0", 3, "terminate.per_hour"),
         ("version: 1\nbuget: {}", 2, "buget"),
     ],
 )
@@ -75,6 +81,23 @@ def test_the_first_rule_that_matches_gives_the_severity() -> None:
     assert rules.severity_of(notice("xid-79")) is Severity.EVICT
     assert rules.severity_of(notice("xid-79", source="alertmanager")) is Severity.WATCH
     assert rules.severity_of(notice("other")) is Severity.CORDON
+
+
+def test_nothing_is_rebooted_or_ended_until_a_pool_is_named() -> None:
+    assert not policy.default().acts_in("h100")
+    made = policy.parse("version: 1\nreplace: {act_in: ['h*'], reserved: [h200]}")
+    assert [made.acts_in(pool) for pool in ("h100", "a100")] == [True, False]
+    assert made.is_reserved("h200")
+
+
+def test_the_first_rule_that_matches_gives_the_ladder() -> None:
+    made = policy.parse(
+        "version: 1\nladder: [{check: Ready, pool: a*, rungs: []}, {rungs: [replace]}]"
+    )
+    words = ("kubernetes.node", "Ready", "", "unknown")
+    assert made.ladder_of(*words, "a100") == ()
+    assert made.ladder_of(*words, "h100") == ("replace",)
+    assert policy.default().ladder_of(*words, "h100") == ("reboot", "replace")
 
 
 @pytest.mark.parametrize(

@@ -75,6 +75,16 @@ def test_says_that_rules_changed_places_since_the_first_that_matches_decides() -
         ("drain.deadline", "4h", "null"),
         ("drain.before_loss", "61s", "59s"),
         ("drain.gang_notice", "4m", "6m"),
+        ("reboots.most", "3", "1"),
+        ("reboots.within", "6d", "8d"),
+        ("reboots.settle", "9m", "11m"),
+        ("seven_days.limit", "6d13h", "8d"),
+        ("terminate.settle", "59m", "61m"),
+        ("terminate.settle_cordon", "23h", "25h"),
+        ("terminate.per_hour", "3", "1"),
+        ("terminate.per_day", "11", "9"),
+        ("terminate.pool_per_day", "6%", "4%"),
+        ("terminate.after_silence", "14m", "16m"),
         ("drain.past_deadline", "delete", "keep"),
         ("drain.bare_pods", "evict", "block"),
         ("drain.empty_dir", "evict", "block"),
@@ -110,6 +120,13 @@ def test_the_table_of_directions_names_only_fields_that_exist_and_the_test_above
         ("shadow: [{check: 'xid-*'}]", "shadow: [{check: 'xid-7*'}]"),
         ("recovery: {gpus: {mine: 8}}", "recovery: {gpus: {mine: 7}}"),
         ("recovery: {gpus: {mine: 8}}", ""),
+        ("", "replace: {act_in: [h100]}"),
+        ("replace: {act_in: ['h100-*']}", "replace: {act_in: ['h*']}"),
+        ("replace: {reserved: ['h*']}", "replace: {reserved: [h100]}"),
+        ("terminate: {confirmed_by: [active-test]}", ""),
+        ("ladder: [{rungs: [reboot]}]", ""),
+        ("ladder: [{check: a, rungs: []}, {rungs: [replace]}]", "ladder: [{rungs: [replace]}]"),
+        ("ladder: []", "ladder: [{pool: h100, rungs: [reboot]}]"),
     ],
 )
 def test_a_rule_that_protected_and_is_gone_or_weaker_is_looser(old: str, new: str) -> None:
@@ -119,6 +136,19 @@ def test_a_rule_that_protected_and_is_gone_or_weaker_is_looser(old: str, new: st
 
 def test_a_wider_rule_covers_the_one_that_it_replaces() -> None:
     assert loosened(made("shadow: [{check: xid-79}]"), made("shadow: [{check: 'xid-*'}]")) == []
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("replace: {act_in: ['h*']}", "replace: {act_in: [h100]}"),
+        ("replace: {reserved: [h100]}", "replace: {reserved: ['h*']}"),
+        ("ladder: [{rungs: [reboot, replace]}]", "ladder: [{rungs: [reboot]}]"),
+        ("", "terminate: {confirmed_by: [active-test]}"),
+    ],
+)
+def test_what_lets_fewer_machines_end_is_not_looser(old: str, new: str) -> None:
+    assert loosened(made(old), made(new)) == []
 
 
 def test_nodes_that_would_be_cordoned_are_counted() -> None:
