@@ -17,6 +17,7 @@ from events.cloudevent import CloudEvent
 from events.errors import EventError, EventTooLarge, MalformedEvent, UnknownSource
 from functions.edge import answers, log
 from functions.edge.context import Context, Handler, Outcome, Settings
+from functions.gateways.aws.client import Aws
 from functions.gateways.clock import Clock
 from functions.gateways.kubernetes import errors
 from functions.gateways.kubernetes.client import Cluster
@@ -60,6 +61,9 @@ class Function:
     """Called at most once a call, on the first use of the cluster."""
     clock: Clock
     settings: Settings
+    aws: Callable[[], Aws] | None = None
+    """Called at most once a call, on the first use; by default AWS with the credentials that
+    are found here, anew in each call."""
 
     def __call__(self, events: Sequence[CloudEvent]) -> Reply:
         """Handle ``events`` in their order with one context. Nothing is raised: what goes wrong
@@ -69,7 +73,7 @@ class Function:
         them again: to handle an event twice changes nothing the second time.
         """
         started = time.perf_counter()
-        context = Context(self.connect, self.clock, self.settings)
+        context = Context(self.connect, self.clock, self.settings, aws=self.aws)
         done: list[Outcome] = []
         batch = len(events) > 1
         at = 0  # the place of the event that a refusal is about

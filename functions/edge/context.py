@@ -12,6 +12,8 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
+from functions.gateways.aws import client as aws_client
+from functions.gateways.aws.client import Aws
 from functions.gateways.clock import Clock, SystemClock
 from functions.gateways.kubernetes.client import Cluster
 from functions.rules.decision import Decision
@@ -69,14 +71,21 @@ class Context:
         connect: Callable[[], Cluster],
         clock: Clock | None = None,
         settings: Settings | None = None,
+        *,
+        aws: Callable[[], Aws] | None = None,
     ) -> None:
         self._connect = connect
+        self._aws = aws
         self.clock = clock or SystemClock()
         self.settings = settings or Settings.from_environment()
 
     @functools.cached_property
     def cluster(self) -> Cluster:
         return self._connect()
+
+    @functools.cached_property
+    def aws(self) -> Aws:
+        return self._aws() if self._aws else aws_client.connect(self.clock)
 
     @property
     def requests(self) -> Mapping[str, int]:

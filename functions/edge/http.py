@@ -30,6 +30,8 @@ from events.errors import EventError, EventTooLarge
 from functions.edge import answers, log
 from functions.edge.call import Function, Reply, refuse
 from functions.edge.context import Handler, Settings
+from functions.gateways.aws import client as aws_client
+from functions.gateways.aws.client import Aws
 from functions.gateways.clock import Clock, SystemClock
 from functions.gateways.kubernetes.client import Cluster
 
@@ -45,6 +47,7 @@ def function(
     connect: Callable[[], Cluster] | None = None,
     clock: Clock | None = None,
     settings: Settings | None = None,
+    aws: Callable[[], Aws] | None = None,
 ) -> View:
     """``handle`` as a view for functions-framework's ``http`` signature.
 
@@ -52,7 +55,9 @@ def function(
     official client's configuration names.
     """
     settings = settings or Settings.from_environment()
-    call = Function(name, handle, connect or _connect, clock or SystemClock(), settings)
+    call = Function(
+        name, handle, connect or _connect, clock or SystemClock(), settings, aws or _aws
+    )
     places = threading.BoundedSemaphore(settings.max_in_flight)
 
     def view(request: flask.Request) -> flask.Response:
@@ -149,6 +154,12 @@ def _cluster() -> Cluster:
     from functions.gateways.kubernetes import official
 
     return official.connect()
+
+
+@functools.cache
+def _aws() -> Aws:
+    # Clients take half a second to make, and keep their connections and credentials.
+    return aws_client.connect()
 
 
 def _connect() -> Cluster:

@@ -12,6 +12,8 @@ from typing import Protocol
 from events.cloudevent import CloudEvent
 from functions.edge.call import Function
 from functions.edge.context import Context, Handler, Outcome, Settings
+from functions.gateways.aws import errors as aws_errors
+from functions.gateways.aws.client import Aws
 from functions.gateways.kubernetes.client import Cluster
 from functions.rules.decision import Decision
 from infra.local import manifests, telling
@@ -89,7 +91,9 @@ class Stage:
         """By function and node, its last decision."""
         settings = Settings(namespace=NAMESPACE, parallel=1)
         functions = {
-            name: Function(name, self._heard(name, handle), self._connect, self.clock, settings)
+            name: Function(
+                name, self._heard(name, handle), self._connect, self.clock, settings, _no_cloud
+            )
             for name, handle in handlers().items()
         }
         self.broker = Broker(through(functions), clock=self.clock)
@@ -168,6 +172,11 @@ class Stage:
             )
             for b in found
         }
+
+
+def _no_cloud() -> Aws:
+    """Nothing that is played may reach the account of whoever plays it."""
+    raise aws_errors.NotConfigured("there is no cloud in a replay")
 
 
 def handlers() -> dict[str, Handler]:

@@ -1,0 +1,142 @@
+"""AWS in this process (moto), with what moto lacks: instances held by lifecycle hooks, and the
+refusal of an instance that no group holds."""
+
+import contextlib
+import functools
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import boto3
+import pytest
+from moto import mock_aws
+from moto.autoscaling.exceptions import AutoscalingClientError
+from moto.autoscaling.responses import AutoScalingResponse
+from moto.core.responses import EmptyResult
+
+from events.sources.autoscaling import Lifecycle
+
+REGION = "us-east-1"
+ACCOUNT = "123456789012"
+"""moto's own."""
+
+
+@dataclass
+class Held:
+    """Instances that hooks hold, as CompleteLifecycleAction and heartbeats see them."""
+
+    actions: dict[str, Lifecycle] = field(default_factory=dict)
+    """By instance ID."""
+    told: list[tuple[str, str]] = field(default_factory=list)
+    """Instance ID, and CONTINUE, ABANDON or ``heartbeat``, in the order of the calls."""
+
+    def _checked(self, response: Any) -> str:
+        asked = {
+            name: response._get_param(name)
+            for name in (
+                "AutoScalingGroupName", "LifecycleHookName", "LifecycleActionToken", "InstanceId",
+            )
+        }  # fmt: skip
+        action = self.actions.get(asked["InstanceId"])
+        named = Lifecycle(
+            asked["LifecycleActionToken"], asked["LifecycleHookName"], asked["AutoScalingGroupName"]
+        )
+        if action != named:
+            raise AutoscalingClientError(
+                "ValidationError",
+                f"No active Lifecycle Action found with instance ID {asked['InstanceId']}",
+            )
+        return str(asked["InstanceId"])
+
+    def complete(self, response: Any) -> EmptyResult:
+        instance_id = self._checked(response)
+        del self.actions[instance_id]
+        self.told.append((instance_id, response._get_param("LifecycleActionResult")))
+        return EmptyResult()
+
+    def heartbeat(self, response: Any) -> EmptyResult:
+        self.told.append((self._checked(response), "heartbeat"))
+        return EmptyResult()
+
+
+def _terminate(response: Any) -> Any:
+    instance_id = response._get_param("InstanceId")
+    groups = response.autoscaling_backend.autoscaling_groups.values()
+    if not any(s.instance.id == instance_id for g in groups for s in g.instance_states):
+        raise AutoscalingClientError(
+            "ValidationError",
+            f"Instance Id not found - No managed instance found for instance ID: {instance_id}",
+        )
+    return _TERMINATE(response)
+
+
+_TERMINATE = AutoScalingResponse.terminate_instance_in_auto_scaling_group
+
+
+@contextlib.contextmanager
+def mocked(monkeypatch: pytest.MonkeyPatch) -> Iterator[Held]:
+    """Starting one takes a second: a file of tests shares it where its tests do not mind."""
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+        monkeypatch.setenv(name, "testing")
+    for name in ("AWS_PROFILE", "AWS_ENDPOINT_URL", "AWS_SESSION_TOKEN"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("AWS_DEFAULT_REGION", REGION)
+    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+    held = Held()
+    for operation, answer in (
+        ("complete_lifecycle_action", held.complete),
+        ("record_lifecycle_action_heartbeat", held.heartbeat),
+        ("terminate_instance_in_auto_scaling_group", _terminate),
+    ):
+        bound = functools.partialmethod(lambda self, answer: answer(self), answer)
+        monkeypatch.setattr(AutoScalingResponse, operation, bound, raising=False)
+    with mock_aws():
+        yield held
+
+
+@functools.cache
+def client(service: str, region: str = REGION) -> Any:
+    """boto3's. Making one takes half a second, most of it for reading the service's model."""
+    return boto3.client(service, region)
+
+
+@functools.cache
+def image(region: str = REGION) -> str:
+    return str(client("ec2", region).describe_images(Owners=["amazon"])["Images"][0]["ImageId"])
+
+
+def instances(count: int = 1, region: str = REGION, **given: Any) -> list[str]:
+    """IDs of ``count`` running instances."""
+    made = client("ec2", region).run_instances(
+        ImageId=image(region), MinCount=count, MaxCount=count, **given
+    )
+    return [one["InstanceId"] for one in made["Instances"]]
+
+
+def group(name: str = "gpus", size: int = 2, region: str = REGION) -> list[str]:
+    """IDs of the instances of a new Auto Scaling group."""
+    scaling = client("autoscaling", region)
+    scaling.create_launch_configuration(
+        LaunchConfigurationName=name, ImageId=image(region), InstanceType="p5.48xlarge"
+    )
+    scaling.create_auto_scaling_group(
+        AutoScalingGroupName=name,
+        LaunchConfigurationName=name,
+        MinSize=0,
+        MaxSize=2 * size,
+        DesiredCapacity=size,
+        AvailabilityZones=[f"{region}a"],
+    )
+    return members(name, region)
+
+
+def members(name: str = "gpus", region: str = REGION) -> list[str]:
+    (found,) = client("autoscaling", region).describe_auto_scaling_groups(
+        AutoScalingGroupNames=[name]
+    )["AutoScalingGroups"]
+    return [one["InstanceId"] for one in found["Instances"]]
+
+
+def state(instance_id: str, region: str = REGION) -> str:
+    (found,) = client("ec2", region).describe_instances(InstanceIds=[instance_id])["Reservations"]
+    return str(found["Instances"][0]["State"]["Name"])
