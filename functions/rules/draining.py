@@ -11,21 +11,18 @@ from datetime import datetime, timedelta
 
 import msgspec
 
-from events.notice import Kind, Severity
+from events.notice import Severity
 from functions.rules import drain_state, incidents
 from functions.rules.decision import Action, Decision
 from functions.rules.drain_state import DrainState, State
+from functions.rules.drain_times import SOON, TICK, Looks, lost_at
 from functions.rules.node_view import NodeView
 from functions.rules.policy import Drain
 
 FUNCTION = "drain"
-TICK = timedelta(seconds=5)
-"""How often the clock wakes drain."""
 PATIENCE = timedelta(seconds=30)
 """How long a disruption budget may hold everything up before the drain is said to be blocked:
 replacements take a while to be ready."""
-_LOOK_AT_DRAINED = timedelta(minutes=5)
-_LOSSES = (Kind.MAINTENANCE, Kind.INTERRUPTION, Kind.TERMINATION)
 
 
 class Ended(enum.StrEnum):
@@ -126,23 +123,6 @@ def refusal(view: NodeView) -> str:
     return "" if record.cordon else "the node is not marked as cordoned for an incident"
 
 
-def lost_at(view: NodeView) -> datetime | None:
-    """When the cloud takes the machine, as far as its open incidents say so."""
-    record = incidents.read(view)
-    deadlines = (i.deadline for i in record.open if i.kind in _LOSSES)
-    return min((d for d in deadlines if d is not None), default=None)
-
-
-def last_resort_at(started: datetime, lost: datetime | None, policy: Drain) -> datetime | None:
-    """From when on blocked pods are deleted; None: never."""
-    times = []
-    if policy.deadline is not None and policy.past_deadline == "delete":
-        times.append(started + policy.deadline)
-    if lost is not None and policy.before_loss:
-        times.append(lost - policy.before_loss)
-    return min(times, default=None)
-
-
 def decide(
     nodes: Sequence[NodeFacts], policy: Drain, now: datetime, woken_for: Iterable[str] = ()
 ) -> list[Decision]:
@@ -194,8 +174,10 @@ def _decide(
     if why := refusal(view):
         return decision(Action.STOP_DRAIN, f"the drain stops: {why}") if running else None
     begins = state is None or state.state is State.STOPPED
-    if state is not None and not begins and not named and not is_due(state, now):
-        return decision(Action.NOTHING, "not due yet", next_look(state, now))
+    if state is not None and not begins and not named:
+        looks = Looks.of(state, view)
+        if not looks.due(now):
+            return decision(Action.NOTHING, "not due yet", looks.next(now))
     if node.paused:
         return decision(Action.HOLD, node.paused, now + TICK, by=node.paused)
     if begins:
@@ -213,32 +195,7 @@ def _is_busy(node: NodeFacts) -> bool:
 def _is_urgent(node: NodeFacts, now: datetime) -> bool:
     """The machine goes away whether its turn has come or not."""
     lost = lost_at(node.view)
-    return lost is not None and lost - now < timedelta(minutes=15)
-
-
-def interval(state: DrainState, now: datetime) -> timedelta:
-    """How often the node is looked at: the less happens, the less often. Follows from the
-    annotation alone, so that looking needs no write."""
-    if state.state is State.DRAINED:
-        return _LOOK_AT_DRAINED
-    if state.state is State.DRAINING:
-        return TICK
-    since = now - state.changed
-    if since < timedelta(minutes=1):
-        return TICK
-    return timedelta(seconds=15) if since < timedelta(minutes=10) else timedelta(seconds=30)
-
-
-def is_due(state: DrainState, now: datetime) -> bool:
-    """Whether this tick is the one in which the node is to be looked at."""
-    if now < state.changed:
-        return True
-    return (now - state.changed) % interval(state, now) < TICK
-
-
-def next_look(state: DrainState, now: datetime) -> datetime:
-    every = interval(state, now)
-    return now + every - max(now - state.changed, timedelta(0)) % every
+    return lost is not None and lost - now < SOON
 
 
 def begin(view: NodeView, policy: Drain, now: datetime) -> DrainState:
@@ -294,7 +251,8 @@ def conclude(
             state = msgspec.structs.replace(
                 state, state=State.DRAINED, changed=now, blocked_by=(), volumes=()
             )
-        state = msgspec.structs.replace(state, look_again=next_look(state, now))
+        look = Looks.of(state, view).next(now)
+        state = msgspec.structs.replace(state, look_again=look)
         said = f"no workload is left; {_pods(state.evicted, 'was', 'were')} evicted"
         return state, _say(decision, Action.DRAINED, said, look_again=state.look_again)
     by = explain(result.blocked)
@@ -305,7 +263,8 @@ def conclude(
         by = explain(b for b in result.blocked if b.lasting)
     changed = now if new is not before.state else state.changed
     state = msgspec.structs.replace(state, state=new, changed=changed, blocked_by=by)
-    look = min([next_look(state, now), *(u for u in result.held.values() if u and u > now)])
+    look = Looks.of(state, view).next(now)
+    look = min([look, *(u for u in result.held.values() if u and u > now)])
     state = msgspec.structs.replace(state, look_again=look)
     return state, _say(decision, Action.WAIT, said, blocked_by=by, look_again=look)
 

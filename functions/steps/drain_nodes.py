@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import msgspec
 
 from functions.gateways.kubernetes import errors, types
-from functions.rules import drain_plan, drain_state, draining
+from functions.rules import drain_plan, drain_state, drain_times, draining
 from functions.rules.decision import Action, Decision
 from functions.rules.drain_state import DrainState, State, same_news
 from functions.rules.draining import Ended, NodeFacts
@@ -118,8 +118,8 @@ class _OneNode:
             self._look_at_volumes()
             self.node = drain_mark.write(call.cluster, self.node, self.state, begins=True)
         listed = call.patiently(lambda: call.cluster.list_pods(node=self.node.name))
-        lost = draining.lost_at(self.view)
-        last_resort = draining.last_resort_at(self.state.started, lost, call.policy)
+        lost = drain_times.lost_at(self.view)
+        last_resort = drain_times.last_resort_at(self.state.started, lost, call.policy)
         warned = warn.warn(
             call,
             self.node.name,

@@ -7,10 +7,11 @@ import msgspec
 
 from functions.cordon import FULL_READ
 from functions.gateways.kubernetes import types
-from functions.rules import breaker, drain_state, incidents, keys, policy
+from functions.rules import breaker, drain_state, draining, incidents, keys, policy
 from functions.rules.cordoning import Verdict
 from functions.rules.decision import Action
-from functions.rules.drain_state import DrainState
+from functions.rules.drain_state import DrainState, State
+from functions.rules.drain_times import Looks
 from functions.rules.incidents import Incident, Record
 from functions.rules.pause import CLUSTER as WHOLE_CLUSTER
 from functions.steps import mark
@@ -218,8 +219,11 @@ def held_by(verdict: Verdict) -> dict[str, str]:
 
 
 def next_look(verdict: Verdict, drain: DrainState | None, now: datetime) -> datetime | None:
-    """What drain wrote down is from its last change: it looks on while nothing changes."""
-    looks = (verdict.look_again, drain.look_again if drain else None)
+    """When cordon or drain looks at the node next."""
+    looks = [verdict.look_again]
+    if drain and drain.state is not State.STOPPED and not draining.refusal(verdict.view):
+        # What drain wrote down is from its last change: it looks on while nothing changes.
+        looks += [drain.look_again, Looks.of(drain, verdict.view).next(now)]
     return min((at for at in looks if at and at > now), default=None)
 
 

@@ -212,6 +212,25 @@ def test_a_long_blocked_drain_is_looked_at_less_often_and_still_notices(world: W
     assert world.state().state is State.DRAINED
 
 
+def test_a_drain_that_is_blocked_for_hours_costs_little_and_goes_on_in_minutes(
+    world: World,
+) -> None:
+    world.replicas("web", 1)
+    world.server.apply(builders.pdb("web", labels={"app": "web"}, min_available=1))
+    world.mark()
+    world.tick(2)
+    world.clock.sleep(2 * 3600)
+    before = len(world.server.requests()), len(world.server.requests("list", "/pods"))
+    world.tick(360)  # half an hour
+    looks = len(world.server.requests("list", "/pods")) - before[1]
+    assert 6 <= looks <= 12
+    sent = len(world.server.requests()) - before[0]
+    assert sent <= 360 + 4 * looks, "a list of nodes each tick, and the looks"
+    world.server.apply(builders.pdb("web", labels={"app": "web"}, min_available=0))
+    world.tick(60 + 6)
+    assert world.state().state is State.DRAINED
+
+
 def test_a_budget_that_paces_the_drain_does_not_make_it_blocked(world: World) -> None:
     world.replicas("web", 3)
     world.server.apply(builders.pdb("web", labels={"app": "web"}, max_unavailable=1))
@@ -437,6 +456,18 @@ def test_blocked_pods_are_deleted_before_the_cloud_takes_the_machine(world: Worl
     assert len(world.server.requests("delete", "/pods/")) == 1
 
 
+def test_a_machine_that_the_cloud_takes_hours_later_is_not_overslept(world: World) -> None:
+    world.set_policy("drain: {before_loss: 20m}")
+    world.pod("bare", grace_seconds=45)
+    world.mark(kind=Kind.MAINTENANCE, deadline=world.clock.now() + timedelta(hours=3))
+    world.tick(2)
+    world.clock.sleep(2 * 3600 + 39 * 60)
+    world.tick(8)
+    assert world.server.requests("delete", "/pods/") == []
+    world.tick(12)
+    assert len(world.server.requests("delete", "/pods/")) == 1
+
+
 @pytest.mark.parametrize(("past", "left"), [("keep", ["bare"]), ("delete", [])])
 def test_the_policys_deadline_decides_about_blocked_pods(
     world: World, past: str, left: list[str]
@@ -446,6 +477,18 @@ def test_the_policys_deadline_decides_about_blocked_pods(
     world.mark()
     world.tick(20)
     assert world.pods_on() == left
+
+
+def test_the_policys_deadline_is_kept_by_a_drain_that_is_blocked_for_hours(world: World) -> None:
+    world.set_policy("drain: {deadline: 3h, past_deadline: delete}")
+    world.pod("bare")
+    world.mark()
+    world.tick(2)
+    world.clock.sleep(3 * 3600 - 60)
+    world.tick(8)
+    assert world.pods_on() == ["bare"]
+    world.tick(5)
+    assert world.pods_on() == []
 
 
 def test_a_node_that_carries_us_waits_for_the_others(world: World) -> None:

@@ -2,7 +2,6 @@
 
 from datetime import UTC, datetime, timedelta
 
-import msgspec
 import pytest
 
 from events.notice import Kind, Severity
@@ -95,19 +94,6 @@ def test_a_drained_node_is_looked_at_now_and_then_or_when_an_event_names_it() ->
     assert decide(node, now=NOW + MINUTE, named="n1")[0].action is Action.EVICT
 
 
-@pytest.mark.parametrize(("blocked_for", "looks"), [(0, 12), (120, 4), (3600, 2)])
-def test_the_longer_a_drain_is_blocked_the_less_often_it_is_looked_at(
-    blocked_for: int, looks: int
-) -> None:
-    since = NOW - timedelta(seconds=blocked_for + 2)
-    blocked = state(State.BLOCKED, changed=since)
-    ticks = [NOW + timedelta(seconds=5 * n) for n in range(12 if blocked_for else 11)]
-    due = sum(draining.is_due(blocked, at) for at in ticks)
-    assert due == looks if blocked_for else due == len(ticks)
-    for at in ticks:
-        assert NOW < draining.next_look(blocked, at) <= at + timedelta(seconds=30)
-
-
 def test_a_node_that_carries_us_goes_after_the_others_and_one_at_a_time() -> None:
     ours = [facts(view(name), carries_us=True) for name in ("a1", "a2")]
     other = facts(view("n1"))
@@ -123,17 +109,6 @@ def test_a_node_that_carries_us_goes_after_the_others_and_one_at_a_time() -> Non
 def test_a_machine_that_is_about_to_go_does_not_wait_for_its_turn() -> None:
     spot = facts(view("a1", deadline=NOW + 2 * MINUTE), carries_us=True)
     assert decide(spot, facts(view("n1")))[0].action is Action.START_DRAIN
-
-
-def test_the_last_resort_is_the_earlier_of_both_deadlines() -> None:
-    lost = NOW + timedelta(hours=1)
-    at = draining.last_resort_at
-    assert at(NOW, None, DRAIN) is None
-    assert at(NOW, lost, DRAIN) == lost - DRAIN.before_loss
-    strict = policy.parse("version: 1\ndrain: {deadline: 10m, past_deadline: delete}").drain
-    assert at(NOW, lost, strict) == NOW + 10 * MINUTE
-    kept = policy.parse("version: 1\ndrain: {deadline: 10m, before_loss: 0s}").drain
-    assert at(NOW, lost, kept) is None
 
 
 def conclude(
@@ -208,9 +183,3 @@ def test_a_stopped_drain_says_why() -> None:
     found, said = conclude(Result(ended=Ended.STOPPED, why="the node was uncordoned"))
     assert (found.state, said.action) == (State.STOPPED, Action.STOP_DRAIN)
     assert "uncordoned" in said.reason
-
-
-def test_a_clock_that_went_back_holds_nothing_up() -> None:
-    ahead = msgspec.structs.replace(state(State.BLOCKED), changed=NOW + timedelta(minutes=5))
-    assert draining.is_due(ahead, NOW)
-    assert draining.next_look(ahead, NOW) <= NOW + timedelta(seconds=30)
