@@ -29,6 +29,7 @@ _TRY_AGAIN = (
     errors.Unreachable,
     errors.ServerError,
     errors.TooManyRequests,
+    errors.Unauthorized,
 )
 _OURS = "dev.groundcrew."
 
@@ -106,15 +107,18 @@ class Function:
 
     def _try_again(self, problem: errors.KubernetesError, events: Sequence[CloudEvent]) -> Reply:
         wanted = getattr(problem, "retry_after_seconds", None)
+        what = "the Kubernetes API server cannot be reached"
+        if isinstance(problem, errors.Unauthorized):
+            what = "the Kubernetes API server does not know us: is our token still good?"
         log.write(
             logging.WARNING,
-            f"the API server cannot be reached, to be tried again: {problem}",
+            f"to be tried again: {what}: {problem}",
             function=self.name,
             event=[event.id for event in events],
         )
         return Reply(
             503,
-            problem={"error": "the Kubernetes API server cannot be reached; send the event again"},
+            problem={"error": f"{what}; send the event again"},
             retry_after_seconds=int(wanted or RETRY_AFTER_SECONDS),
         )
 

@@ -17,7 +17,12 @@ from functions.steps.budgets import Budgets, Listener
 
 T = TypeVar("T")
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.25, 5.0
-_AWAY = (errors.Unreachable, errors.ServerError, errors.TooManyRequests)
+AWAY = (errors.Unreachable, errors.ServerError, errors.TooManyRequests, errors.Unauthorized)
+"""What the server, or something before it, says while it cannot do what it is asked. A 401 is among
+it: a server that begins may know nobody yet, and a token is renewed by somebody else."""
+UNKNOWN_SECONDS = 10.0
+"""How long a server that does not know us is asked again, each time with the credentials as they
+are then."""
 
 
 class Pace:
@@ -41,7 +46,8 @@ class Pace:
 class Call:
     """One call of a function, or one command. Ends after ``seconds``, whatever it is doing.
 
-    A server that does not answer is waited for to the end, or for ``outage_seconds`` at a time.
+    A server that does not answer is waited for to the end, or for ``outage_seconds`` at a time; one
+    that does not know us any more for `UNKNOWN_SECONDS`.
     """
 
     def __init__(
@@ -129,13 +135,17 @@ class Call:
         while True:
             try:
                 return ask()
-            except _AWAY as problem:
+            except AWAY as problem:
                 tries += 1
                 wait = pause(tries, "", getattr(problem, "retry_after_seconds", None))
-                away = self.clock.monotonic() - since
-                if wait >= self.left() or away + wait > self.outage_seconds or self.cancelled:
+                away = self.clock.monotonic() - since + wait
+                if wait >= self.left() or away > self._patience(problem) or self.cancelled:
                     raise
                 self.sleep(wait)
+
+    def _patience(self, problem: errors.KubernetesError) -> float:
+        unknown = isinstance(problem, errors.Unauthorized)
+        return min(UNKNOWN_SECONDS, self.outage_seconds) if unknown else self.outage_seconds
 
     # what was read for all
 

@@ -21,7 +21,7 @@ from functions.rules import drain_plan
 from functions.rules.drain_plan import Around, Step, Verdict
 from functions.rules.draining import Ended, Result
 from functions.steps import drain_result
-from functions.steps.drain_call import Call
+from functions.steps.drain_call import AWAY, Call
 from functions.steps.drain_target import Page, Target, around, kubelet_lost, list_pods
 from functions.steps.eviction_answers import Meaning
 from functions.steps.node_pods import NodePods
@@ -116,12 +116,12 @@ class _Drain:
         try:
             self._take_list(listed or self._list())
             ended, why = self._loop()
-        except errors.Unreachable as problem:
+        except AWAY as problem:
             if not self.known.listed:
                 raise
             # The server went away, or the time is over. What is known is told all the same; the
             # next call finds the rest.
-            ended, why = Ended.UNFINISHED, str(problem)
+            ended, why = Ended.UNFINISHED, _lost(problem)
         finally:
             self._finish()
             self.call.ignore(self.feed)
@@ -439,3 +439,9 @@ class _Drain:
         budgets = self._around().budgets
         lost = self.target.kubelet_lost
         return drain_result.make(steps, self.known, budgets, ended, why, lost, self.call.now())
+
+
+def _lost(problem: errors.KubernetesError) -> str:
+    if isinstance(problem, errors.Unauthorized):
+        return f"the API server does not know us any more: log in anew ({problem})"
+    return f"the API server stays away: {problem}"

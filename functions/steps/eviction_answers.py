@@ -53,6 +53,8 @@ def read(problem: errors.KubernetesError | None) -> Said:
             return Said(Meaning.ENDING, "its namespace is ending")
         case errors.Forbidden() if _by_rbac(problem):
             return Said(Meaning.NEVER, f"we may not evict it: {problem.status.message}")
+        case errors.Unauthorized():
+            return Said(Meaning.LATER, "the API server does not know us (401)", heard=False)
         case errors.ApiError():
             return Said(Meaning.LATER, _words(problem), problem.retry_after_seconds)
         case _:

@@ -57,9 +57,7 @@ class NodePods:
         """Raises what is no refusal of that pod."""
         step = self.flying.pop(answer.uid)
         problem = answer.problem
-        if isinstance(problem, errors.Unauthorized) or (
-            problem is not None and not isinstance(problem, errors.KubernetesError)
-        ):
+        if problem is not None and not isinstance(problem, errors.KubernetesError):
             raise problem
         said = self.said[answer.uid] = eviction_answers.read(problem)
         self.fresh = False

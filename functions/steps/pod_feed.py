@@ -15,14 +15,10 @@ from typing import Protocol
 from functions.gateways.clock import Clock
 from functions.gateways.kubernetes import errors, types
 from functions.gateways.kubernetes.client import Cluster, Watch
+from functions.steps.drain_call import AWAY
 
 PodEvent = types.WatchEvent[types.Pod]
-_TRY_AGAIN = (
-    errors.Gone,
-    errors.Unreachable,
-    errors.ServerError,
-    errors.TooManyRequests,
-)
+_TRY_AGAIN = (errors.Gone, *AWAY)
 """What ends a watch without saying that we may not have one: list again, then watch anew."""
 
 LONGEST_WATCH = 600.0

@@ -171,7 +171,7 @@ class _OneNode:
             if call.left() <= AGAIN_SECONDS / 10:
                 return State.TIMED_OUT, ""
             if result.why:
-                return State.FAILED, f"the API server stays away: {result.why}"
+                return State.FAILED, result.why
             if not _may_change(result):
                 return State.BLOCKED, ""
             call.sleep(min(AGAIN_SECONDS, call.left()))

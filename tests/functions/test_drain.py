@@ -358,6 +358,25 @@ def test_without_the_right_to_evict_no_drain_begins(world: World) -> None:
     assert world.writes() == []
 
 
+def test_a_token_that_expires_in_the_middle_costs_a_call_and_no_more(world: World) -> None:
+    for number in range(3):
+        world.pod(f"web-{number}", app="web", stop_seconds=30)
+    world.mark()
+
+    def expire(_: object) -> None:
+        world.server.faults.fail("*", "", 401, reason="Unauthorized", times=10_000)
+
+    world.server.faults.before("watch", "/pods", expire)
+    with pytest.raises(errors.Unauthorized):  # which the edge answers with 503
+        world.call()
+    with pytest.raises(errors.Unauthorized):
+        world.call()
+    world.server.faults.clear()
+    world.tick(8)
+    assert world.state().state is State.DRAINED
+    assert len(world.evictions()) == 3
+
+
 def test_an_api_server_that_is_away_is_an_error_to_be_tried_again(world: World) -> None:
     world.mark()
     world.server.faults.drop("list", "/nodes", times=100)
@@ -366,7 +385,7 @@ def test_an_api_server_that_is_away_is_an_error_to_be_tried_again(world: World) 
 
 
 @pytest.mark.parametrize("verb", ["get", "list", "watch", "create", "patch"])
-@pytest.mark.parametrize("status", [500, 429, 409])
+@pytest.mark.parametrize("status", [500, 429, 409, 401])
 def test_a_refusal_of_any_verb_only_delays_the_drain(world: World, verb: str, status: int) -> None:
     world.pod("web-1", app="web", stop_seconds=3)
     world.replicas("db", 2)

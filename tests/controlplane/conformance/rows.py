@@ -137,6 +137,9 @@ WAITING = {
               "it is their decision"),
     "W8": Row("the node is deleted in the middle", "waits for its pods", "ends, and says so",
               "there is nothing to drain"),
+    "W9": Row("the token expires in the middle", "exit code 1",
+              "read anew and goes on; ends after ten seconds, and says so, when it stays bad",
+              "a token is renewed by somebody else"),
 }  # fmt: skip
 
 MORE = {

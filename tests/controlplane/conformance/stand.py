@@ -74,11 +74,11 @@ class Stand(Bed):
         out, err = self.capsys.readouterr()
         return Ran(code, out, err, seconds)
 
-    def start(self, *argv: str) -> subprocess.Popen[str]:
+    def start(self, *argv: str, kubeconfig: Path | None = None) -> subprocess.Popen[str]:
         """The command as a process of its own, to be interrupted or overtaken."""
-        kubeconfig = str(self.cluster.kubeconfig("admin"))
+        who = str(kubeconfig or self.cluster.kubeconfig("admin"))
         process = subprocess.Popen(
-            [sys.executable, "-m", "infra.cli", *argv, "--kubeconfig", kubeconfig],
+            [sys.executable, "-m", "infra.cli", *argv, "--kubeconfig", who],
             stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
             cwd=Path(__file__).parents[3], env=os.environ | {"PYTHONUNBUFFERED": "1"},
         )  # fmt: skip

@@ -1,13 +1,19 @@
-"""What happens to a drain while it waits: W1 to W8."""
+"""What happens to a drain while it waits: W1 to W9."""
 
 import json
 import time
+from pathlib import Path
 
+import pytest
+
+from functions.gateways.kubernetes import errors
 from tests.controlplane.access import eventually
 from tests.controlplane.bed import STOPS
 from tests.controlplane.cluster import ControlPlane
 from tests.controlplane.conformance.rows import shows
 from tests.controlplane.conformance.stand import Stand
+from tests.controlplane.kubeconfig import write_kubeconfig
+from tests.support.crew import transport_to
 
 SLOW = {STOPS: "4s"}
 HANGS = {STOPS: "1h"}
@@ -119,3 +125,86 @@ def test_a_node_that_is_deleted_in_the_middle_ends_the_drain(stand: Stand) -> No
     assert ran.code == 1
     assert "the node was deleted" in ran.out
     assert ran.seconds < 12
+
+
+@shows("W9")
+def test_a_token_that_expires_in_the_middle_is_read_anew_or_said_so(
+    stand: Stand, control_plane: ControlPlane, tmp_path: Path
+) -> None:
+    """The API server believes a token for ten seconds more; then two drains are refused."""
+    _drainer(stand)
+    old = _token(stand, bound_to="old")
+    renewed, stale = (
+        _kubeconfig(control_plane, tmp_path / name, old) for name in ("renewed", "stale")
+    )
+    owner = stand.owner("web")
+    stand.fill(
+        stand.pod("web-a", stand.a, owner=owner, grace=60, annotations={STOPS: "20s"}),
+        stand.pod("web-b", stand.b, owner=owner, grace=60, annotations=HANGS),
+    )
+    goes_on = stand.start("drain", stand.a, kubeconfig=renewed)
+    ends = stand.start("drain", stand.b, kubeconfig=stale)
+    eventually(
+        lambda: all("deletionTimestamp" in p["metadata"] for p in stand.pods()), "the evictions"
+    )
+    new = _token(stand)
+    _kubeconfig(control_plane, renewed, new)
+    stand.cluster.kubectl("delete", "secret", "old", "-n", stand.namespace)
+    ran = stand.end(goes_on)
+    assert ran.code == 0, ran.out + ran.err
+    assert stand.names(stand.a) == []
+    ran = stand.end(ends)
+    assert ran.code == 1
+    assert "does not know us any more: log in anew" in ran.out
+
+    _kubeconfig(control_plane, stale, old)
+    stand.mark(stand.b)
+    transport = transport_to(stale)
+    with pytest.raises(errors.Unauthorized):
+        stand.call(transport)
+    _kubeconfig(control_plane, stale, new)
+    assert [d.node for d in stand.call(transport).decisions] == [stand.b] * 2
+    transport.close()  # type: ignore[attr-defined]
+
+
+def _drainer(stand: Stand) -> None:
+    namespace = stand.send("GET", f"/api/v1/namespaces/{stand.namespace}")
+    stand.cluster.create(
+        {
+            "apiVersion": "v1", "kind": "ServiceAccount",
+            "metadata": {"name": "drainer", "namespace": stand.namespace},
+        },
+        {
+            "apiVersion": "v1", "kind": "Secret",
+            "metadata": {"name": "old", "namespace": stand.namespace},
+        },
+        {
+            "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding",
+            # Goes with its namespace.
+            "metadata": {"name": stand.namespace, "ownerReferences": [{
+                "apiVersion": "v1", "kind": "Namespace", "name": stand.namespace,
+                "uid": namespace["metadata"]["uid"],
+            }]},
+            "roleRef": {
+                "apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole",
+                "name": "cluster-admin",
+            },
+            "subjects": [
+                {"kind": "ServiceAccount", "name": "drainer", "namespace": stand.namespace}
+            ],
+        },
+    )  # fmt: skip
+
+
+def _token(stand: Stand, bound_to: str = "") -> str:
+    """Good as long as the secret is there that it is bound to."""
+    binding = ["--bound-object-kind=Secret", f"--bound-object-name={bound_to}"] if bound_to else []
+    said = stand.cluster.kubectl("create", "token", "drainer", "-n", stand.namespace, *binding)
+    return said.strip()
+
+
+def _kubeconfig(control_plane: ControlPlane, file: Path, token: str) -> Path:
+    ca_certificate = control_plane.certificate_files[0].read_bytes()
+    return write_kubeconfig(
+        file, url=control_plane.url, ca_certificate=ca_certificate, user="drainer", token=token
+    )

@@ -257,6 +257,12 @@ def test_an_api_server_that_cannot_be_reached_is_a_503(serve: Stub, transport: A
     assert int(response.headers["retry-after"]) >= 1
 
 
+def test_a_token_that_is_no_longer_good_is_a_503_that_says_so(serve: Stub) -> None:
+    response = serve(_list_nodes, Refusing(401)).post("/", headers=binary(), data=b"{}")
+    assert response.status_code == 503
+    assert "does not know us: is our token still good?" in response.json["error"]
+
+
 def test_the_api_servers_own_retry_after_is_passed_on(serve: Stub) -> None:
     transport = Refusing(429, {"retry-after": "7"})
     response = serve(_list_nodes, transport).post("/", headers=binary(), data=b"{}")

@@ -151,6 +151,7 @@ def test_two_budgets_over_one_pod_are_both_named(world: World) -> None:
         {"status": 429, "retry_after_seconds": 1, "message": "too many requests"},
         {"status": 403, "message": "admission webhook says: not yet"},
         {"status": 504, "message": "timeout"},
+        {"status": 401, "message": "Unauthorized"},
     ],
 )
 def test_a_refusal_that_may_pass_is_tried_again(world: World, fault: dict[str, Any]) -> None:
@@ -198,6 +199,29 @@ def test_a_server_that_stays_away_is_said_so(world: World) -> None:
     with pytest.raises(errors.Unreachable):
         world.drain()
     assert world.clock.monotonic() <= 5
+
+
+@pytest.mark.parametrize("verb", ["get", "list", "watch", "create"])
+def test_credentials_that_are_renewed_in_the_middle_only_delay(world: World, verb: str) -> None:
+    for number in range(3):
+        world.pod(f"web-{number}", app="web", stop_seconds=number + 1)
+    world.server.faults.fail(verb, "", 401, reason="Unauthorized", times=3)
+    result = world.drain(seconds=30)
+    assert (result.ended, len(result.evicted)) == (Ended.EMPTY, 3)
+
+
+def test_a_server_that_no_longer_knows_us_is_said_so_with_what_was_done(world: World) -> None:
+    world.pod("web-1", app="web", stop_seconds=60)
+    world.pod("web-2", app="web", stop_seconds=60)
+
+    def expire(_: object) -> None:
+        world.server.faults.fail("*", "", 401, reason="Unauthorized", times=10_000)
+
+    world.server.faults.before("watch", "/pods", expire)
+    result = world.drain(seconds=600, wait=Wait(stay=True))
+    assert (result.ended, len(result.evicted)) == (Ended.UNFINISHED, 2)
+    assert "does not know us any more: log in anew" in result.why
+    assert world.clock.monotonic() < 20, "it is not waited for to the end"
 
 
 @pytest.mark.parametrize("seconds", [0.3, 1.0, 1.1, 2.0, 2.5])

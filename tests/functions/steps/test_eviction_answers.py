@@ -39,6 +39,7 @@ RBAC = 'pods "web" is forbidden: User "x" cannot create resource "pods/eviction"
         (refusal(500, TWO), Meaning.NEVER),
         (refusal(500, "Internal error occurred: failed calling webhook: EOF"), Meaning.LATER),
         (refusal(504, "timeout", after=10), Meaning.LATER),
+        (refusal(401, "Unauthorized"), Meaning.LATER),
         (errors.Unreachable("reset"), Meaning.LATER),
     ],
 )
@@ -47,7 +48,7 @@ def test_each_answer_has_its_meaning(
 ) -> None:
     said = read(problem)
     assert said.meaning is meaning
-    assert said.heard is not isinstance(problem, errors.Unreachable)
+    assert said.heard is not isinstance(problem, errors.Unreachable | errors.Unauthorized)
     assert bool(said.why) is (meaning not in (Meaning.ACCEPTED, Meaning.GONE))
 
 

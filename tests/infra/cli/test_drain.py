@@ -470,6 +470,24 @@ def test_a_server_that_stays_away_in_the_middle_is_said_so(
     assert fleet.clock.now() - before < timedelta(minutes=5)
 
 
+def test_a_login_that_ends_in_the_middle_is_said_so(
+    groundcrew: Shell, floor: Floor, fleet: Fleet
+) -> None:
+    floor.pod("web-1", stop_seconds=60)
+
+    def expire(_: object) -> None:
+        floor.server.faults.fail("*", "", 401, reason="Unauthorized", times=10_000)
+
+    floor.server.faults.before("watch", "/pods", expire)
+    code, out, _ = groundcrew("drain", NODE)
+    assert code == 1
+    assert "not drained" in out
+    assert "log in anew" in out
+    assert "1 pod evicted" in out
+    floor.server.faults.clear()
+    assert groundcrew("drain", NODE)[0] == 0
+
+
 def test_the_namespace_of_groundcrew_goes_last(groundcrew: Shell, floor: Floor) -> None:
     floor.pod("own", namespace=NAMESPACE)
     floor.pod("web-1", stop_seconds=2)
