@@ -2,11 +2,11 @@
 
 import threading
 import zlib
-from collections import deque
-from collections.abc import Callable, Collection
+from collections import defaultdict, deque
+from collections.abc import Callable, Collection, Hashable
 from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from functions.gateways.clock import Clock, SystemClock
 from functions.gateways.kubernetes import errors, types
@@ -74,6 +74,8 @@ class Call:
         self.senders = ThreadPoolExecutor(policy.parallel) if self.threaded else None
         self._lock = threading.RLock()
         self._budgets = Budgets(self.cluster, self._list_budgets, self.left)
+        self._read: dict[Hashable, Any] = {}
+        self._reading: defaultdict[Hashable, threading.Lock] = defaultdict(threading.Lock)
         self._daemon_sets: frozenset[str] | None = None
         self._hidden = False
         """We may not list DaemonSets."""
@@ -148,6 +150,16 @@ class Call:
         return min(UNKNOWN_SECONDS, self.outage_seconds) if unknown else self.outage_seconds
 
     # what was read for all
+
+    def once(self, key: Hashable, ask: Callable[[], T]) -> T:
+        """What ``ask`` answers, asked once for all nodes. An error is not kept."""
+        with self._lock:
+            reading = self._reading[key]
+        with reading:
+            if key not in self._read:
+                self._read[key] = self.patiently(ask)
+            found: T = self._read[key]
+            return found
 
     def daemon_sets(self, *, read: bool = True) -> frozenset[str] | None:
         """``namespace/name`` of all. None if they are not known: not to be ``read`` now, or we may

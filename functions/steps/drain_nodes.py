@@ -12,7 +12,7 @@ from functions.rules.decision import Action, Decision
 from functions.rules.drain_state import DrainState, State, same_news
 from functions.rules.draining import Ended, NodeFacts
 from functions.rules.policy import Policy
-from functions.steps import drain_mark, mark, pods, volumes, warn
+from functions.steps import drain_mark, mark, owners, pods, volumes, warn
 from functions.steps.drain_call import Call
 from functions.steps.drain_target import Target, kubelet_lost
 from functions.steps.evict import Wait, evict
@@ -115,7 +115,7 @@ class _OneNode:
     def _work(self, seconds: float | None, linger: bool) -> Done:
         call = self.call
         if self.begins:
-            self._look_at_volumes()
+            self._look_before()
             self.node = drain_mark.write(call.cluster, self.node, self.state, begins=True)
         listed = call.patiently(lambda: call.cluster.list_pods(node=self.node.name))
         lost = drain_times.lost_at(self.view)
@@ -151,8 +151,8 @@ class _OneNode:
             result = draining.still_attached(result, held)
         return self._conclude(result, warned.fresh)
 
-    def _look_at_volumes(self) -> None:
-        """What the pods leave behind on the node is told, and what they take along is noted."""
+    def _look_before(self) -> None:
+        """What will be lost is told, and which volumes the pods take along is noted."""
         call, around = self.call, drain_plan.Around(node=self.node.name)
         listed = call.patiently(lambda: call.cluster.list_pods(node=self.node.name))
         found = map(pods.pod, listed.items or ())
@@ -161,7 +161,7 @@ class _OneNode:
         self.state = msgspec.structs.replace(
             self.state, volumes=tuple(sorted(mounted))[: drain_state.MAX_VOLUMES]
         )
-        if said := volumes.warnings(call, moved, mounted):
+        if said := [*owners.warnings(call, moved), *volumes.warnings(call, moved, mounted)]:
             more = f" and {len(said) - MOST_WARNINGS} more" if len(said) > MOST_WARNINGS else ""
             reason = f"{self.decision.reason}; {'; '.join(said[:MOST_WARNINGS])}{more}"
             self.decision = msgspec.structs.replace(self.decision, reason=reason)

@@ -24,7 +24,8 @@ def of(call: Call, pods: Iterable[Pod]) -> dict[str, list[Pod]]:
     volumes: dict[str, list[Pod]] = defaultdict(list)
     for namespace, wanted in sorted(claims.items()):
         try:
-            found = call.patiently(functools.partial(call.cluster.list_claims, namespace))
+            ask = functools.partial(call.cluster.list_claims, namespace)
+            found = call.once(("claims", namespace), ask)
         except errors.Forbidden:
             continue
         for bound in found:
@@ -38,7 +39,8 @@ def local(call: Call, volumes: Iterable[str]) -> set[str]:
 
     def is_local(name: str) -> bool:
         try:
-            spec = call.cluster.get_volume(name).spec
+            ask = functools.partial(call.cluster.get_volume, name)
+            spec = call.once(("volume", name), ask).spec
         except (errors.Forbidden, errors.NotFound):
             return False
         return spec.local is not None or spec.host_path is not None

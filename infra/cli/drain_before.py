@@ -16,7 +16,7 @@ from functions.gateways.kubernetes.client import Cluster
 from functions.rules import drain_plan, policy
 from functions.rules.drain_plan import Step, Verdict
 from functions.rules.policy import Drain, Duration
-from functions.steps import active, cordon_by_hand, preview, volumes
+from functions.steps import active, cordon_by_hand, owners, preview, volumes
 from functions.steps.cordon_by_hand import Before
 from functions.steps.drain_call import Call
 from functions.steps.drain_target import Target, kubelet_lost, list_pods
@@ -39,7 +39,7 @@ class Prepared:
     steps: Sequence[Step]
     refused: Sequence[Blocker] = ()
     warnings: Sequence[str] = ()
-    """What will be left behind that no option is about."""
+    """What will be lost that no option is about."""
     volumes: frozenset[str] = frozenset()
     """PersistentVolumes of the pods that are to leave."""
 
@@ -132,7 +132,7 @@ def prepare(call: Call, found: Sequence[types.Node], options: Options) -> list[P
             return Prepared(node, steps, refused)
         moved = [s.pod for s in steps if s.verdict is not Verdict.IGNORE and not s.pod.finished]
         mounted = volumes.of(call, moved)
-        warned = tuple(volumes.warnings(call, moved, mounted))
+        warned = (*owners.warnings(call, moved), *volumes.warnings(call, moved, mounted))
         return Prepared(node, steps, refused, warned, frozenset(mounted))
 
     return [prepared for _, prepared in side_by_side(found, one, threads=call.threaded)]

@@ -554,6 +554,19 @@ def test_a_node_that_is_deleted_in_the_middle_is_no_error(world: World) -> None:
     assert world.tick()[0].declined
 
 
+def test_pods_that_nobody_will_make_anew_are_told_when_the_drain_begins(world: World) -> None:
+    world.replicas("web", 1)
+    world.server.held.update({"garbage", "workloads"})
+    world.replicas("gone", 2)
+    world.server.delete("replicasets", "default", "gone")
+    world.mark()
+    outcome = world.call()
+    told = outcome.decisions[0].reason
+    assert "default/gone-0 and default/gone-1 belong to ReplicaSet gone, which is gone" in told
+    assert "web" not in told
+    assert world.pods_on() == []
+
+
 def claimed_disk(world: World, kind: str) -> None:
     """A pod with a volume, by its claim."""
     meta = {"name": "disk", "namespace": "default"}

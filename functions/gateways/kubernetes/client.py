@@ -26,6 +26,12 @@ from functions.gateways.kubernetes.transport import (
 T = TypeVar("T")
 _PATH = re.compile(r"(/[A-Za-z0-9]([A-Za-z0-9._:-]*[A-Za-z0-9])?)+")
 _SAME = timedelta(seconds=3)
+CONTROLLERS = {
+    "ReplicaSet": ("apps", "replicasets"),
+    "StatefulSet": ("apps", "statefulsets"),
+    "Job": ("batch", "jobs"),
+}
+"""Kinds that make pods, each with its API group and resource; all are version v1."""
 PAGE = 500
 """Objects a page: a few MB of a large cluster's nodes, decoded and dropped."""
 
@@ -253,6 +259,15 @@ class Cluster:
 
     def list_daemon_sets(self) -> list[types.DaemonSet]:
         return list(self._list("daemonsets", "/apis/apps/v1/daemonsets", types.DaemonSet, {}))
+
+    def get_controller(self, kind: str, namespace: str, name: str) -> types.Controller:
+        """``kind`` is one of `CONTROLLERS`."""
+        path = f"{_controllers(kind, namespace)}/{name}"
+        return self._get(CONTROLLERS[kind][1], path, types.Controller)
+
+    def list_controllers(self, kind: str, namespace: str) -> list[types.Controller]:
+        path = _controllers(kind, namespace)
+        return list(self._list(CONTROLLERS[kind][1], path, types.Controller, {}))
 
     # volumes
 
@@ -533,6 +548,11 @@ def _check(request: Request) -> None:
     if not _PATH.fullmatch(request.path):
         status = errors.Status(404, "NotFound", "no object can have such a name")
         raise errors.NotFound(f"{request.method} {request.path!r}", status)
+
+
+def _controllers(kind: str, namespace: str) -> str:
+    group, resource = CONTROLLERS[kind]
+    return f"/apis/{group}/v1/namespaces/{namespace}/{resource}"
 
 
 def _pdbs(namespace: str) -> str:

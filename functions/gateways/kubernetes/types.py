@@ -228,6 +228,12 @@ class DaemonSet(msgspec.Struct, frozen=True):
     metadata: Meta = Meta()
 
 
+class Controller(msgspec.Struct, frozen=True):
+    """Of whatever kind: what pods belong to."""
+
+    metadata: Meta = Meta()
+
+
 class ConfigMap(msgspec.Struct, frozen=True):
     metadata: Meta = Meta()
     data: dict[str, str] | None = None

@@ -1,8 +1,13 @@
 """Which pods are evicted, left alone, or refused: F1 to F13."""
 
+import os
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from tests.controlplane.access import eventually
+from tests.controlplane.cluster import ControlPlane
 from tests.controlplane.conformance.rows import shows
 from tests.controlplane.conformance.stand import Stand
 
@@ -79,23 +84,58 @@ def test_what_would_be_lost_is_refused_with_everything_else(stand: Stand) -> Non
     assert stand.names(stand.a) == []
 
 
-@shows("F9", "F10", "F11")
-def test_finished_pods_and_those_of_a_missing_owner_need_no_flags(stand: Stand) -> None:
+@shows("F9", "F10")
+def test_finished_pods_need_no_flags(stand: Stand) -> None:
     # An owner of a kind that the garbage collector does not know is not missed by it.
     kruise = {
         "apiVersion": "apps.kruise.io/v1alpha1", "kind": "DaemonSet", "name": "agent",
         "uid": "7e5f0f0e-3b1c-4a53-9a5e-000000000000", "controller": True,
     }  # fmt: skip
-    gone = {**kruise, "apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "gone"}
     stand.fill(
         stand.pod("done", stand.a, volumes=EMPTY_DIR, restartPolicy="Never"),
         stand.pod("daemon", stand.a, owner=kruise, restartPolicy="Never"),
     )
     stand.finish("done")
     stand.finish("daemon")
-    stand.create([stand.pod("left", stand.a, owner=gone)])
-    assert stand.run("drain", stand.a).code == 0
+    ran = stand.run("drain", stand.a)
+    assert (ran.code, "warning" in ran.out) == (0, False)
     assert stand.names(stand.a) == []
+
+
+@shows("F11")
+def test_pods_whose_controller_is_gone_are_evicted_and_warned_of(
+    stand: Stand, control_plane: ControlPlane
+) -> None:
+    stand.cluster.create(stand.workload("ReplicaSet", "web", 1))
+    stand.are_ready(1, stand.a)
+    gone = {
+        "apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "gone",
+        "uid": "7e5f0f0e-3b1c-4a53-9a5e-000000000000", "controller": True,
+    }  # fmt: skip
+    with stands_still(control_plane, "kube-controller-manager"):  # it would collect them
+        stand.create([
+            stand.pod("left", stand.a, owner=gone),
+            stand.pod("job", stand.a, owner={**gone, "apiVersion": "batch/v1", "kind": "Job"}),
+        ])  # fmt: skip
+        stand.running("left", ready=True)
+        stand.running("job", ready=True)
+        ran = stand.run("drain", stand.a)
+    assert ran.code == 0
+    where = f"{stand.a}: warning: {stand.namespace}"
+    for name, kind in (("left", "ReplicaSet"), ("job", "Job")):
+        assert f"{where}/{name} belongs to {kind} gone, which is gone: nobody" in ran.out
+    assert ran.out.count("warning") == 2
+    assert stand.names(stand.a) == []
+
+
+@contextmanager
+def stands_still(control_plane: ControlPlane, program: str) -> Iterator[None]:
+    process = control_plane.pids[program]
+    os.kill(process, signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        os.kill(process, signal.SIGCONT)
 
 
 @shows("F12")
