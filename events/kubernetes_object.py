@@ -19,6 +19,9 @@ ADDED, UPDATED, DELETED = "add", "update", "delete"
 _RESOURCE = "dev.knative.apiserver.resource."
 _REFERENCE = "dev.knative.apiserver.ref."
 
+WHOLE_UPDATE = _RESOURCE + UPDATED
+"""The type of an update that carries the whole object."""
+
 KINDS = ("Node", "Event")
 _ITEM_KINDS = {"NodeList": "Node", "EventList": "Event", "List": ""}
 """The API server leaves the kind out of the items of a typed list; kubectl's List has it in."""
@@ -97,7 +100,7 @@ def _event(item: _Object, data: bytes, expected: str) -> CloudEvent:
     return CloudEvent(
         id=f"{uid}/{version}" if uid and version else hashlib.sha256(data).hexdigest()[:32],
         source="/kubernetes",
-        type=_RESOURCE + UPDATED,
+        type=WHOLE_UPDATE,
         subject=item.metadata.name,
         extensions={"kind": kind, "name": item.metadata.name},
         data=data,

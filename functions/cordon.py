@@ -25,14 +25,16 @@ from events.cloudevent import CloudEvent
 from events.notice import Notice
 from events.sources import kubernetes_node
 from functions.edge.context import Answer, Context, Outcome
+from functions.edge.together import Turn
 from functions.gateways.kubernetes import errors, types
 from functions.rules import cordoning, keys
 from functions.rules.budget import Place
 from functions.rules.decision import Action, Decision
 from functions.rules.ledger import Ledger
 from functions.rules.rebuild import Census, rebuild
-from functions.steps import active, find, mark
+from functions.steps import active, find, mark, shares
 from functions.steps.active import CLUSTER
+from functions.steps.already import already_done
 from functions.steps.carry_out import REGISTRATION, Crew, Edit, Work, pending_key, place
 
 PING = "dev.knative.sources.ping"
@@ -46,6 +48,8 @@ many machines that are none of the cluster's. In between they wait for the resyn
 STAMPS_A_CALL = 200
 """New nodes whose instance label is written by one full read: two seconds' worth of patches, and a
 fleet of 7,500 nodes within some hours."""
+_LEAST_SECONDS = 0.5
+"""Left for a call whose turn came late: enough to write down what it did not come to."""
 _NEVER = datetime.min.replace(tzinfo=UTC)
 
 decide = cordoning.decide
@@ -57,13 +61,30 @@ def handle(event: CloudEvent, context: Context) -> Outcome:
     reading = registry.read(event)
     if not reading.notices:
         return Outcome(declined=reading.declined)
+    if known := already_done(event, context.clock.now()):
+        return known
     return hear(reading.notices, context)
 
 
 def hear(notices: Sequence[Notice], context: Context) -> Outcome:
-    """Act on what was just said."""
-    crew = _crew(context)
-    found = find.find(context.cluster, notices, full=_search_is_due(crew))
+    """Act on what was just said, and on what other calls of this process were just told."""
+    return context.together.run(
+        tuple(notices),
+        lambda asked, turn, waited: _hear(asked, turn, waited, context),
+        context.settings.call_seconds,
+    )
+
+
+def _hear(
+    asked: Sequence[tuple[Notice, ...]], turn: Turn, waited: float, context: Context
+) -> list[Outcome]:
+    crew = _crew(context, turn, waited)
+    found = find.find(
+        context.cluster,
+        [notice for part in asked for notice in part],
+        full=_search_is_due(crew),
+        parallel=context.settings.parallel,
+    )
     crew.done.decisions += (_decline(notice, why) for notice, why in found.foreign)
     crew.done.decisions += (
         _decline(notice, "no such machine is known; kept in case it registers yet")
@@ -80,12 +101,12 @@ def hear(notices: Sequence[Notice], context: Context) -> Outcome:
         crew.done.look_again.append(crew.now + REGISTRATION)
     if found.searched:
         edits.append(_searched(crew))
-    return _carry_out(crew, work, edits, waiting)
+    return shares.of(asked, _carry_out(crew, work, edits, waiting), found)
 
 
 def resync(context: Context) -> Outcome:
     """Read the world and do what is due, whatever events were lost."""
-    crew = _crew(context)
+    crew = _crew(context, context.together.turn())
     policy, pools = crew.active.policy, crew.active.pools
     full = _full_read_is_due(crew)
     waiting = _Waiting(crew)
@@ -200,14 +221,15 @@ def _search_is_due(crew: Crew) -> bool:
     return crew.now - searched >= SEARCH
 
 
-def _crew(context: Context) -> Crew:
+def _crew(context: Context, turn: Turn, waited: float = 0.0) -> Crew:
     return Crew(
         cluster=context.cluster,
         clock=context.clock,
         namespace=context.settings.namespace,
         active=active.read(context.cluster, context.settings.namespace),
         now=context.clock.now(),
-        seconds=context.settings.call_seconds,
+        seconds=max(_LEAST_SECONDS, context.settings.call_seconds - waited),
+        turn=turn,
         parallel=context.settings.parallel,
     )
 

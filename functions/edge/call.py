@@ -18,6 +18,7 @@ from events.errors import EventError, EventTooLarge, MalformedEvent, UnknownSour
 from functions.edge import answers, log
 from functions.edge.context import Context, Handler, Outcome, Settings
 from functions.gateways.aws.client import Aws
+from functions.edge.together import Together
 from functions.gateways.clock import Clock
 from functions.gateways.kubernetes import errors
 from functions.gateways.kubernetes.client import Cluster
@@ -65,6 +66,7 @@ class Function:
     aws: Callable[[], Aws] | None = None
     """Called at most once a call, on the first use; by default AWS with the credentials that
     are found here, anew in each call."""
+    together: Together = field(default_factory=Together, compare=False)
 
     def __call__(self, events: Sequence[CloudEvent]) -> Reply:
         """Handle ``events`` in their order with one context. Nothing is raised: what goes wrong
@@ -74,7 +76,9 @@ class Function:
         them again: to handle an event twice changes nothing the second time.
         """
         started = time.perf_counter()
-        context = Context(self.connect, self.clock, self.settings, aws=self.aws)
+        context = Context(
+            self.connect, self.clock, self.settings, aws=self.aws, together=self.together
+        )
         done: list[Outcome] = []
         batch = len(events) > 1
         at = 0  # the place of the event that a refusal is about

@@ -14,6 +14,7 @@ from typing import Any
 
 from functions.gateways.aws import client as aws_client
 from functions.gateways.aws.client import Aws
+from functions.edge.together import Together
 from functions.gateways.clock import Clock, SystemClock
 from functions.gateways.kubernetes.client import Cluster
 from functions.rules.decision import Decision
@@ -73,9 +74,12 @@ class Context:
         settings: Settings | None = None,
         *,
         aws: Callable[[], Aws] | None = None,
+        together: Together | None = None,
     ) -> None:
         self._connect = connect
         self._aws = aws
+        self.together = together or Together()
+        """Shared by the calls of one function in one process."""
         self.clock = clock or SystemClock()
         self.settings = settings or Settings.from_environment()
 

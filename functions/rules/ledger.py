@@ -43,6 +43,26 @@ class Machine(msgspec.Struct, frozen=True, omit_defaults=True):
     uid: str = ""
     """UID of the Node that it was written for."""
 
+    @property
+    def cordoned(self) -> bool:
+        """Whether it was cordoned, or was to be, when this was written. True where the record
+        cannot be read: who counts what is out of service must not count too little."""
+        try:
+            return _PEEK.decode(self.record).cordon is not None
+        except msgspec.DecodeError:
+            return True
+
+
+class _Something(msgspec.Struct):
+    pass
+
+
+class _Peek(msgspec.Struct):
+    cordon: _Something | None = None
+
+
+_PEEK = msgspec.json.Decoder(_Peek)
+
 
 class Pending(msgspec.Struct, frozen=True, omit_defaults=True):
     """A notice whose node is not there: it may register yet."""
@@ -67,6 +87,8 @@ class Ledger(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     """By machine."""
     checks: dict[str, breaker.Check] = {}
     machines: dict[str, Machine] = {}
+    forgot: bool = False
+    """Some machines were left out for space: those here are not all that were cordoned."""
     searched: datetime | None = None
     """Cluster's ledger only: when all nodes were last read to find a machine."""
     pending: dict[str, Pending] = {}
@@ -107,7 +129,8 @@ def encode(ledger: Ledger) -> str:
     text = _encode(ledger)
     while len(text) > MAX_BYTES and ledger.machines:
         oldest = sorted(ledger.machines.items(), key=lambda item: item[1].seen)
-        ledger = msgspec.structs.replace(ledger, machines=dict(oldest[max(1, len(oldest) // 10) :]))
+        kept = dict(oldest[max(1, len(oldest) // 10) :])
+        ledger = msgspec.structs.replace(ledger, machines=kept, forgot=True)
         text = _encode(ledger)
     return text.decode()
 

@@ -12,7 +12,7 @@ from datetime import datetime, timedelta
 
 import msgspec
 
-from functions.rules import breaker
+from functions.rules import breaker, incidents
 from functions.rules.cordoning import ACTED
 from functions.rules.ledger import Ledger, live
 from functions.rules.node_view import NodeView
@@ -33,8 +33,18 @@ class Census:
     def count(self, view: NodeView, domains: Iterable[str]) -> None:
         self.machines.setdefault(view.pool, set()).add(view.machine)
         self.domains.setdefault(view.pool, Counter()).update(domains)
-        if view.unschedulable and view.state not in ACTED:
+        if view.unschedulable and not (view.state in ACTED and _is_readable(view)):
             self.others.setdefault(view.pool, {})[view.machine] = view.name
+
+
+def _is_readable(view: NodeView) -> bool:
+    """Whether the ledger can remember what the node's annotation says. One that it cannot is
+    counted with those that others took out: out of service it is."""
+    try:
+        incidents.read(view)
+    except incidents.Unreadable:
+        return False
+    return True
 
 
 def rebuild(known: Mapping[str, Ledger], census: Census, now: datetime) -> dict[str, Ledger]:
@@ -57,6 +67,7 @@ def _pool(known: Ledger, census: Census, now: datetime) -> Ledger:
         domains=dict(census.domains.get(known.pool, ())),
         others=census.others.get(known.pool, {}),
         reservations=live(known, now),
+        forgot=False,  # all marked nodes are remembered in the same write
         checks=checks,
         machines={
             machine: entry

@@ -6,7 +6,6 @@ taken up by the resync.
 """
 
 import random
-import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
@@ -16,6 +15,7 @@ import msgspec
 
 from events.notice import Notice
 from events.sources import kubernetes_node
+from functions.edge.together import Turn
 from functions.gateways.clock import Clock
 from functions.gateways.kubernetes import errors, types
 from functions.gateways.kubernetes.client import Cluster
@@ -37,11 +37,6 @@ MOST_PENDING = 500
 SAVING_SECONDS = 1.0
 """Kept beyond the time of a call, for writing down what it did not come to."""
 MARKED = f"{keys.STATE} in ({','.join(cordoning.ACTED)})"
-
-_TURN = threading.Lock()
-"""One call of this process at a time takes places in the ledgers. It holds no state and is not what
-keeps a budget (the compare-and-set is): without it the calls of one process would only make each
-other lose."""
 
 Work = Mapping[str, tuple[types.Node, tuple[Notice, ...]]]
 """By node name: the node as read, and what events said about it. What the node says of itself is
@@ -75,6 +70,9 @@ class Crew:
     now: datetime
     seconds: float
     """How long the call may take."""
+    turn: Turn
+    """One call of a process at a time takes places in the ledgers. A call that holds it leaves it
+    as soon as they are written, so that the next one reserves while we patch."""
     parallel: int = 8
     """Node patches in flight: a lone one gives 50 a second, eight about 130 (more gain nothing)."""
     done: Done = field(default_factory=Done)
@@ -101,6 +99,7 @@ class Crew:
                     out = None
                     continue
             edits = ()
+            self.turn.leave()
             lost = self._patch(plan, work)
             if not lost:
                 break
@@ -147,8 +146,8 @@ class Crew:
     ) -> tuple[Plan, Sequence[budget.Place] | None, bool]:
         """Write the plan's ledgers while no other call of this process does: the plan that stands
         then, and whether it was written."""
-        waited = not _TURN.acquire(blocking=False)
-        if waited and not _TURN.acquire(timeout=max(0.0, self._ends - self.clock.monotonic())):
+        waited = not self.turn.take_if_free()
+        if waited and not self.turn.take(self._ends - self.clock.monotonic()):
             return plan, out, False
         try:
             if waited:  # what was read before the wait has been written over since
@@ -156,11 +155,11 @@ class Crew:
                 plan, out = self._decide(work, edits, None if work else ())
             return plan, out, self._write_ledgers(plan)
         finally:
-            _TURN.release()
+            self.turn.leave()
 
     def tell(self) -> None:
         """The story so far as Events on the nodes."""
-        tell.tell(self.cluster, self.done.decisions, self._uids, self.now)
+        tell.tell(self.cluster, self.done.decisions, self._uids, self.now, self.parallel)
 
     def keep_pending(self, notices: Iterable[Notice]) -> Edit:
         """The edit that keeps notices for machines that may register yet."""
@@ -199,11 +198,13 @@ class Crew:
             out=tuple(out or ()),
             paused=lambda pool: self.active.paused(pool, self.now),
         )
+        if out is None:
+            facts = replace(facts, remembered=remembered_out(pools))
         plan = cordoning.decide(facts, policy, self.now)
-        if out is None and any(v.unschedulable for v in plan.verdicts):
+        if out is None and _must_be_counted(plan, pools, policy):
             views = (mark.view(node, policy) for node in self.cluster.list_nodes(MARKED))
             out = [place(view, policy) for view in views if cordoning.is_out(view)]
-            plan = cordoning.decide(replace(facts, out=tuple(out)), policy, self.now)
+            plan = cordoning.decide(replace(facts, out=tuple(out), remembered=()), policy, self.now)
         if edits:  # what they changed is to be written even where `decide` changed nothing
             changed = {p: led for p, led in pools.items() if led is not self.active.ledgers.get(p)}
             plan = replace(
@@ -289,6 +290,27 @@ class Crew:
     def _wait(self, attempt: int) -> None:
         """Others are as fast as we are: step out of their rhythm."""
         self.clock.sleep(random.uniform(0, 0.02 * 2 ** min(attempt, 4)))
+
+
+def remembered_out(pools: Mapping[str, Ledger]) -> tuple[budget.Place, ...]:
+    """Every machine that the ledgers say was cordoned: at least those that are. A ledger is
+    written before its nodes, so that some of them may not be out yet, or not any more."""
+    return tuple(
+        budget.Place(machine, pool)
+        for pool, found in pools.items()
+        for machine, known in found.machines.items()
+        if known.cordoned
+    )
+
+
+def _must_be_counted(plan: Plan, pools: Mapping[str, Ledger], policy: Policy) -> bool:
+    """Whether what is out of service has to be read from the nodes. Not where even everything
+    that the ledgers remember leaves room: half of a fleet accused at once would else have all
+    marked nodes read for each of them."""
+    if policy.budget.domains or any(found.forgot for found in pools.values()):
+        # They say nothing of failure domains, or not of all machines.
+        return any(v.unschedulable for v in plan.verdicts)
+    return any("budget" in v.record.held for v in plan.verdicts)
 
 
 def place(view: NodeView, policy: Policy) -> budget.Place:

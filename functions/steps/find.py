@@ -6,7 +6,8 @@ said: the event is a hint, and may be late.
 """
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 
 from events.notice import Identity, Kind, Notice
@@ -45,11 +46,14 @@ class Found:
         self.notices.setdefault(node.name, []).append(notice)
 
 
-def find(cluster: Cluster, notices: Iterable[Notice], *, full: bool = True) -> Found:
+def find(
+    cluster: Cluster, notices: Sequence[Notice], *, full: bool = True, parallel: int = 1
+) -> Found:
     """The nodes of ``notices``. Without ``full`` no read of all nodes is made: what is not found
-    by name or stamp is unknown."""
+    by name or stamp is unknown. ``parallel`` reads by name are in flight at once."""
     found = Found()
     by_machine: list[Notice] = []
+    named = _named(cluster, notices, parallel)
     for notice in notices:
         if notice.identity.capacity_reservation:
             _find_reserved(cluster, notice, found)
@@ -57,7 +61,7 @@ def find(cluster: Cluster, notices: Iterable[Notice], *, full: bool = True) -> F
         if not notice.identity.node:
             by_machine.append(notice)
             continue
-        node = found.nodes.get(notice.identity.node) or _get(cluster, notice.identity.node)
+        node = named[notice.identity.node]
         if node is None:
             found.foreign.append((notice, f"no node is called {notice.identity.node}"))
         elif wrong := another(node, notice.identity):
@@ -89,6 +93,18 @@ def stamp(node: types.Node) -> str:
 
 _SCALE_SET = re.compile(r"(?i)/virtualMachineScaleSets/([^/]+)/virtualMachines/(\d+)$")
 _LABEL_VALUE = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?")
+
+
+def _named(
+    cluster: Cluster, notices: Iterable[Notice], parallel: int
+) -> dict[str, types.Node | None]:
+    """Every node that is called by its name, each read once."""
+    named = (n.identity for n in notices if not n.identity.capacity_reservation)
+    names = list(dict.fromkeys(said.node for said in named if said.node))
+    if parallel == 1 or len(names) < 2:
+        return {name: _get(cluster, name) for name in names}
+    with ThreadPoolExecutor(parallel) as pool:
+        return dict(zip(names, pool.map(lambda name: _get(cluster, name), names), strict=True))
 
 
 def _get(cluster: Cluster, name: str) -> types.Node | None:

@@ -7,7 +7,8 @@ logged and holds nothing up: the record on the node is what counts.
 
 import hashlib
 import logging
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime
 from typing import Any
 
@@ -40,25 +41,32 @@ GOOD_NEWS = frozenset({Action.UNCORDON, Action.CLOSE, Action.DRAINED})
 
 
 def tell(
-    cluster: Cluster, decisions: Iterable[Decision], uids: dict[str, str], now: datetime
+    cluster: Cluster,
+    decisions: Iterable[Decision],
+    uids: Mapping[str, str],
+    now: datetime,
+    parallel: int = 1,
 ) -> int:
     """Write one Event a decision that has a reason in `REASONS`; ``uids`` are the nodes' UIDs by
-    name. Returns how many were written."""
-    written = 0
-    for decision in decisions:
-        if decision.action not in REASONS or written >= MOST_A_CALL:
-            continue
-        body = event(decision, uids.get(decision.node, ""), now)
-        try:
-            cluster.create_event(NAMESPACE, body)
-            written += 1
-        except errors.Conflict:
-            continue  # told already
-        except errors.KubernetesError as problem:
-            log.warning(
-                "the Event %s of %s was not written: %s", body["reason"], decision.node, problem
-            )
-    return written
+    name. Returns how many were written. ``parallel`` are in flight at once."""
+    told = [d for d in decisions if d.action in REASONS][:MOST_A_CALL]
+    bodies = [event(decision, uids.get(decision.node, ""), now) for decision in told]
+    if parallel == 1 or len(bodies) < 3:
+        return sum(_write(cluster, body) for body in bodies)
+    with ThreadPoolExecutor(parallel) as pool:
+        return sum(pool.map(lambda body: _write(cluster, body), bodies))
+
+
+def _write(cluster: Cluster, body: dict[str, Any]) -> bool:
+    try:
+        cluster.create_event(NAMESPACE, body)
+    except errors.Conflict:
+        return False  # told already
+    except errors.KubernetesError as problem:
+        node = body["involvedObject"]["name"]
+        log.warning("the Event %s of %s was not written: %s", body["reason"], node, problem)
+        return False
+    return True
 
 
 def event(decision: Decision, uid: str, now: datetime) -> dict[str, Any]:

@@ -32,7 +32,9 @@ import msgspec
 
 from events.cloudevent import CloudEvent
 from functions import cordon, drain
-from functions.edge.context import Context, Outcome, Settings
+from functions.edge.call import Function
+from functions.edge.context import Settings
+from functions.gateways.clock import SystemClock
 from functions.gateways.kubernetes import errors, types
 from functions.gateways.kubernetes.client import Cluster as Api
 from functions.gateways.kubernetes.transport import STRATEGIC_PATCH, Request
@@ -45,8 +47,11 @@ from tests.support.crew import node_update, ping, transport_to
 
 NAMESPACE = "groundcrew-system"
 USER = "crew"
-WORKERS = 8
-"""Events that are worked on at once."""
+WORKERS = Settings.max_in_flight
+"""Events that a function works on at once, as one of its pods does; the broker holds back the
+rest."""
+RETRY_SECONDS = 0.5
+"""The broker's first delay before it sends again what was answered with 503; it then doubles."""
 RESYNC_SECONDS = {"cordon": 60.0, "drain": 5.0}
 GIVE_UP_SECONDS = 400.0
 XID = {
@@ -59,6 +64,10 @@ budget: {pool: BUDGET, cluster: BUDGET}
 """
 CASES = {"cordon-free": (100, 15.0), "cordon-ledger": (60, 20.0)}
 """Budget in per cent, and the seconds that 90 % of the cordons may take."""
+
+
+_Queue = queue.SimpleQueue[tuple[CloudEvent, int] | None]
+"""Events, with how often they were sent before."""
 
 
 @dataclass
@@ -77,7 +86,15 @@ class Storm:
         self.names = [f"storm-{number:04}" for number in range(nodes)]
         self.sick = self.names[::2]
         self.times = Times()
-        self.events: queue.SimpleQueue[CloudEvent | None] = queue.SimpleQueue()
+        self.events = {name: _Queue() for name in RESYNC_SECONDS}
+        self.functions = {
+            name: Function(
+                name, handle, self._connect, SystemClock(), Settings(namespace=NAMESPACE)
+            )
+            for name, handle in (("cordon", cordon.handle), ("drain", drain.handle))
+        }
+        self.wrote = 0
+        self.counting = threading.Lock()
         self.heard: list[CloudEvent] = []
         self.over = threading.Event()
         self.problems: Counter[str] = Counter()
@@ -105,7 +122,11 @@ class Storm:
         threads = [
             threading.Thread(target=self._watch, args=(version,), daemon=True),
             threading.Thread(target=self._look, args=(version,), daemon=True),
-            *(threading.Thread(target=self._work, daemon=True) for _ in range(WORKERS)),
+            *(
+                threading.Thread(target=self._work, args=(name,), daemon=True)
+                for name in RESYNC_SECONDS
+                for _ in range(WORKERS)
+            ),
             *(
                 threading.Thread(target=self._clock, args=(name,), daemon=True)
                 for name in RESYNC_SECONDS
@@ -119,27 +140,35 @@ class Storm:
         while time.monotonic() < ends and len(self.times.drained) < len(self.sick):
             time.sleep(0.5)
         self.over.set()
-        for _ in range(WORKERS):
-            self.events.put(None)
+        for waiting in self.events.values():
+            for _ in range(WORKERS):
+                waiting.put(None)
         for thread in threads[2:]:
             thread.join(timeout=30)
 
     def again(self) -> int:
         """The same events once more: how much they write."""
-        wrote = 0
+        before = self.wrote
         for event in self.heard:
-            wrote += self.call("cordon", event)[1]
-        return wrote
+            self.call("cordon", event)
+        return self.wrote - before
 
-    def call(self, function: str, event: CloudEvent) -> tuple[Outcome, int]:
-        handle = {"cordon": cordon.handle, "drain": drain.handle}[function]
-        api = Api(self.transport)
-        context = Context(lambda: api, None, Settings(namespace=NAMESPACE))
-        outcome = handle(event, context)
-        if outcome.answer and outcome.answer.type == cordon.CORDONED:
-            data = msgspec.json.encode(outcome.answer.data)
-            self.events.put(CloudEvent(id="a", source="/cordon", type=cordon.CORDONED, data=data))
-        return outcome, api.wrote
+    def call(self, function: str, event: CloudEvent) -> int:
+        """The status that the function answers with; what it answers goes to who hears it."""
+        reply = self.functions[function]([event])
+        with self.counting:
+            self.wrote += sum(
+                count
+                for outcome in reply.outcomes
+                for request, count in outcome.requests.items()
+                if request.split()[0] not in ("get", "list", "watch")
+            )
+        if reply.event and reply.event.type == cordon.CORDONED:
+            self.events["drain"].put((reply.event, 0))
+        return reply.status
+
+    def _connect(self) -> Api:
+        return Api(self.transport)
 
     # who does what meanwhile
 
@@ -153,20 +182,25 @@ class Storm:
         )  # fmt: skip
         self.times.accused[name] = time.monotonic()
 
-    def _work(self) -> None:
-        while (event := self.events.get()) is not None:
-            function = "drain" if event.type == cordon.CORDONED else "cordon"
-            try:
-                self.call(function, event)
-            except Exception as problem:  # noqa: BLE001  counted; the resync finds what was lost
-                self.problems[type(problem).__name__] += 1
+    def _work(self, function: str) -> None:
+        waiting = self.events[function]
+        while (given := waiting.get()) is not None:
+            event, tries = given
+            status = self.call(function, event)
+            if status not in (200, 204):
+                self.problems[f"{function} {status}"] += 1
+            if status in (429, 500, 503) and not self.over.is_set():
+                again = threading.Timer(
+                    RETRY_SECONDS * 2**tries, waiting.put, args=((event, tries + 1),)
+                )
+                again.daemon = True
+                again.start()
 
     def _clock(self, function: str) -> None:
         while not self.over.wait(RESYNC_SECONDS[function]):
-            try:
-                self.call(function, ping(f"{function}-resync"))
-            except Exception as problem:  # noqa: BLE001
-                self.problems[type(problem).__name__] += 1
+            status = self.call(function, ping(f"{function}-resync"))
+            if status not in (200, 204):
+                self.problems[f"{function}-resync {status}"] += 1
 
     def _watch(self, version: str) -> None:
         """Events of accused nodes, as the source sends them: each change of the Node."""
@@ -175,7 +209,7 @@ class Storm:
             if kind == "MODIFIED" and any(c["type"] == XID["type"] for c in conditions):
                 event = node_update(node)
                 self.heard.append(event)
-                self.events.put(event)
+                self.events["cordon"].put((event, 0))
 
     def _look(self, version: str) -> None:
         out: set[str] = set()

@@ -1,6 +1,8 @@
 """cordon on the embedded cluster: what goes wrong between an event and a cordoned node."""
 
 import json
+import threading
+import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -15,14 +17,16 @@ from events.notice import Identity
 from functions import cordon
 from functions.edge.call import Function
 from functions.edge.context import Context, Outcome, Settings
+from functions.edge.together import Together
 from functions.gateways.kubernetes import errors
 from functions.gateways.kubernetes.client import Cluster
+from functions.gateways.kubernetes.transport import Request
 from functions.rules import incidents, keys, policy
 from functions.steps import active
 from infra.local.clock import SimulatedClock
 from infra.local.cluster import EmbeddedCluster, EmbeddedTransport
 from infra.local.cluster.builders import node as build_node
-from tests.support.crew import node_update, ping
+from tests.support.crew import Between, node_update, ping
 from tests.support.facts import notice as fault
 
 NOW = datetime(2026, 3, 2, 9, 0, tzinfo=UTC)
@@ -38,6 +42,7 @@ class Fleet:
     clock: SimulatedClock = field(default_factory=lambda: SimulatedClock(NOW))
     seconds: float = 4.0
     parallel: int = 1
+    together: Together = field(default_factory=Together)
 
     def __post_init__(self) -> None:
         self.cluster = EmbeddedCluster(self.clock)
@@ -99,7 +104,7 @@ class Fleet:
     def context(self) -> Context:
         settings = Settings(namespace=NAMESPACE, call_seconds=self.seconds, parallel=self.parallel)
         transport = EmbeddedTransport(self.cluster, self.clock.waited)
-        return Context(lambda: Cluster(transport), self.clock, settings)
+        return Context(lambda: Cluster(transport), self.clock, settings, together=self.together)
 
     def handle(self, event: CloudEvent) -> Outcome:
         return cordon.handle(event, self.context())
@@ -342,7 +347,7 @@ def test_a_stamped_node_is_found_without_reading_all_of_them(fleet: Fleet) -> No
     fleet.handle(spot(instance_of(fleet)))
     assert fleet.cordoned() == ["n0"]
     lists = [one for one in fleet.cluster.requests("list") if one.path == "/api/v1/nodes"]
-    assert len(lists) == 2  # by stamp, and the places out of service
+    assert len(lists) == 1  # by stamp; the ledgers know that there is room
 
 
 class TestUnknownMachines:
@@ -682,6 +687,11 @@ def _ledgers(fleet: Fleet) -> dict[str, Any]:
     return dict(active.read(fleet.context().cluster, NAMESPACE).ledgers)
 
 
+COUNTED = """version: 1
+budget: {pool: 100%, cluster: 100%, domains: [{label: a-rack, share: 100%}]}
+breaker: {share: 100%}
+"""
+"""With a share of failure domains the nodes out of service are counted each time."""
 VERBS = [
     ("get", "nodes/n0"),
     ("list", "configmaps"),
@@ -697,6 +707,7 @@ class TestApiServer:
     def test_errors_on_every_verb_in_turn_end_in_a_retry_that_succeeds(
         self, fleet: Fleet, verb: str, path: str, status: int
     ) -> None:
+        fleet.policy(COUNTED)
         event = fleet.sick()
         fleet.cluster.faults.fail(verb, path, status)
         with pytest.raises((errors.ServerError, errors.TooManyRequests)):
@@ -710,6 +721,7 @@ class TestApiServer:
     def test_an_answer_that_is_lost_does_no_harm_whether_it_was_carried_out_or_not(
         self, fleet: Fleet, verb: str, path: str, carried_out: bool
     ) -> None:
+        fleet.policy(COUNTED)
         event = fleet.sick()
         fleet.cluster.faults.drop(verb, path, carried_out=carried_out)
         with pytest.raises(errors.Unreachable):
@@ -987,3 +999,249 @@ class TestContention:
         assert len(fleet.cordoned()) == 40
         lost = [s for s in fleet.cluster.requests("patch", "configmaps") if s.status == 422]
         assert len(lost) <= 4
+
+
+def _room_for(fleet: Fleet, nodes: int) -> None:
+    share = f"{100 * nodes // fleet.size}%"
+    fleet.policy(
+        f"version: 1\nbudget: {{pool: {share}, cluster: {share}}}\n"
+        "breaker: {share: 100%, day_share: 100%}"
+    )
+
+
+def _change_ledgers(fleet: Fleet, **fields: Any) -> None:
+    """As a ledger that forgot what it knew."""
+    read = active.read(fleet.context().cluster, NAMESPACE)
+    for pool, known in read.ledgers.items():
+        new = msgspec.structs.replace(known, **fields)
+        read = active.write_ledger(fleet.context().cluster, NAMESPACE, read, pool, new)
+
+
+class TestCounting:
+    """What is out of service is read from the nodes only where the ledgers leave no room."""
+
+    def test_with_room_for_all_that_is_remembered_no_nodes_are_listed(self, fleet: Fleet) -> None:
+        for name in ("n0", "n1", "n2"):
+            fleet.handle(fleet.sick(name))
+        assert fleet.cordoned() == ["n0", "n1", "n2"]
+        assert not [r for r in fleet.cluster.requests("list") if r.path == "/api/v1/nodes"]
+
+    def test_what_was_cordoned_long_ago_takes_its_room(self, fleet: Fleet) -> None:
+        _room_for(fleet, 1)
+        fleet.handle(fleet.sick("n1"))
+        fleet.pass_time(timedelta(minutes=3))  # its reservation is over
+        fleet.handle(fleet.sick("n0"))
+        assert fleet.cordoned() == ["n1"]
+
+    def test_what_the_ledger_remembers_too_much_takes_no_room(self, fleet: Fleet) -> None:
+        _room_for(fleet, 1)
+        fleet.handle(fleet.sick("n1"))
+        fleet.set_cordon("n1", False)  # and nobody told us
+        fleet.pass_time(timedelta(minutes=3))
+        fleet.handle(fleet.sick("n0"))
+        assert fleet.cordoned() == ["n0"]
+
+    def test_a_machine_that_was_never_patched_asks_anew(self, fleet: Fleet) -> None:
+        """Its cordon is in the ledger and its reservation ran out: others have its place."""
+        _room_for(fleet, 3)
+        event = fleet.sick("n0")
+        fleet.cluster.faults.drop("patch", "nodes/n0")
+        with pytest.raises(errors.Unreachable):
+            fleet.handle(event)
+        fleet.pass_time(timedelta(minutes=3))
+        for name in ("n1", "n2", "n3"):
+            fleet.handle(fleet.sick(name))
+        fleet.handle(event)
+        assert fleet.cordoned() == ["n1", "n2", "n3"]
+
+    def test_and_reserves_its_place_anew(self, fleet: Fleet) -> None:
+        event = fleet.sick("n0")
+        fleet.cluster.faults.drop("patch", "nodes/n0")
+        with pytest.raises(errors.Unreachable):
+            fleet.handle(event)
+        fleet.pass_time(timedelta(minutes=3))
+        fleet.handle(event)
+        machine = fleet.node()["spec"]["providerID"]
+        held = [led.reservations[machine].until for led in _ledgers(fleet).values()]
+        assert min(held) > fleet.clock.now()
+
+    def test_a_ledger_that_left_machines_out_for_space_is_not_counted_by(
+        self, fleet: Fleet
+    ) -> None:
+        _room_for(fleet, 1)
+        fleet.handle(fleet.sick("n1"))
+        _change_ledgers(fleet, machines={}, reservations={}, forgot=True)
+        fleet.handle(fleet.sick("n0"))
+        assert fleet.cordoned() == ["n1"]
+
+    def test_until_all_nodes_were_read_again(self, fleet: Fleet) -> None:
+        _change_ledgers(fleet, forgot=True)
+        fleet.pass_time(timedelta(minutes=6))
+        fleet.resync()
+        assert not any(found.forgot for pool, found in _ledgers(fleet).items() if pool)
+
+    def test_a_node_whose_annotation_nobody_can_read_takes_its_room(self, fleet: Fleet) -> None:
+        _room_for(fleet, 1)
+        fleet.handle(fleet.sick("n1"))
+        fleet.change("n1", annotations={keys.INCIDENTS: "not json"})
+        _change_ledgers(fleet, machines={}, reservations={})
+        fleet.pass_time(timedelta(minutes=6))
+        fleet.resync()
+        fleet.handle(fleet.sick("n0"))
+        assert fleet.cordoned() == ["n1"]
+
+
+class TestAlreadyDone:
+    """An event that shows itself that nothing is left to do asks the API server nothing."""
+
+    @staticmethod
+    def _asks(fleet: Fleet, event: CloudEvent) -> bool:
+        fleet.cluster.seen.clear()
+        fleet.handle(event)
+        return bool(fleet.cluster.seen)
+
+    def test_our_own_patch_comes_back_as_an_event_and_costs_nothing(self, fleet: Fleet) -> None:
+        fleet.handle(fleet.sick())
+        assert not self._asks(fleet, fleet.update(fleet.node()))
+
+    def test_not_where_only_the_node_was_sick_before(self, fleet: Fleet) -> None:
+        event = fleet.sick()
+        fleet.handle(event)
+        assert self._asks(fleet, event)  # it shows a node that nothing was done about
+
+    def test_not_when_something_more_is_said(self, fleet: Fleet) -> None:
+        fleet.handle(fleet.sick())
+        more = fleet.condition("n0", "KernelDeadlock", "True", "DockerHung")
+        assert self._asks(fleet, fleet.update(more))
+
+    def test_not_when_it_is_taken_back(self, fleet: Fleet) -> None:
+        fleet.handle(fleet.sick())
+        well = fleet.condition("n0", XID_79[0], "True", "AcceleratedHardwareIsReady")
+        assert self._asks(fleet, fleet.update(well))
+
+    def test_not_when_somebody_uncordoned_it(self, fleet: Fleet) -> None:
+        fleet.handle(fleet.sick())
+        fleet.set_cordon("n0", False)
+        fleet.handle(fleet.update(fleet.node()))
+        assert fleet.record().incidents[0].state is incidents.State.DISMISSED
+
+    def test_not_when_the_node_is_gone(self, fleet: Fleet) -> None:
+        fleet.handle(fleet.sick())
+        assert self._asks(fleet, fleet.update(fleet.node(), "delete"))
+
+    def test_not_when_it_was_deleted_and_made_anew(self, fleet: Fleet) -> None:
+        fleet.handle(fleet.sick())
+        assert self._asks(fleet, fleet.update(fleet.node(), "add"))
+
+    def test_not_when_our_annotation_was_damaged(self, fleet: Fleet) -> None:
+        fleet.handle(fleet.sick())
+        fleet.change("n0", annotations={keys.INCIDENTS: "not json"})
+        assert self._asks(fleet, fleet.update(fleet.node()))
+
+    def test_not_while_it_is_held_back(self, fleet: Fleet) -> None:
+        _room_for(fleet, 1)
+        fleet.handle(fleet.sick("n1"))
+        fleet.handle(fleet.sick("n0"))
+        assert self._asks(fleet, fleet.update(fleet.node("n0")))
+
+    def test_an_hour_later_it_is_seen_again(self, fleet: Fleet) -> None:
+        fleet.handle(fleet.sick())
+        fleet.pass_time(timedelta(hours=1, minutes=1))
+        assert self._asks(fleet, fleet.update(fleet.node()))
+
+
+class TestStorm:
+    def _wait_for_calls(self, fleet: Fleet, calls: int) -> None:
+        until = time.monotonic() + 10
+        while fleet.together.waiting < calls:
+            assert time.monotonic() < until
+            time.sleep(0.001)
+
+    def test_events_that_come_at_once_are_worked_on_together(self, fleet: Fleet) -> None:
+        """Eight events while another call has its turn: one read, one reservation, one answer."""
+        _room_for(fleet, 10)
+        events = [fleet.sick(f"n{n}") for n in range(8)]
+        fleet.cluster.seen.clear()
+        turn = fleet.together.turn()
+        assert turn.take(1)
+        with ThreadPoolExecutor(8) as pool:
+            calls = [pool.submit(fleet.handle, event) for event in events]
+            self._wait_for_calls(fleet, 8)
+            turn.leave()
+            outcomes = [call.result() for call in calls]
+        assert len(fleet.cordoned()) == 8
+        assert len(fleet.cluster.requests("list", "configmaps")) == 1
+        assert len(fleet.cluster.requests("patch", "configmaps")) == 2  # cluster and pool
+        (answer,) = (outcome.answer for outcome in outcomes if outcome.answer)
+        assert len(answer.data["nodes"]) == 8
+        for number, outcome in enumerate(outcomes):
+            about = {decision.node for decision in outcome.decisions}
+            assert about == {f"n{number}"}
+
+    def test_a_call_that_waited_for_its_turn_has_so_much_less_time(self) -> None:
+        fleet = Fleet(seconds=1.2)
+        fleet.resync()
+        event = fleet.sick()
+        _contend(fleet, 10_000)
+        began = fleet.clock.monotonic()
+        turn = fleet.together.turn()
+        assert turn.take(1)
+        with ThreadPoolExecutor(1) as pool:
+            call = pool.submit(fleet.handle, event)
+            self._wait_for_calls(fleet, 1)
+            time.sleep(0.8)
+            turn.leave()
+            assert isinstance(call.exception(), errors.Contended)
+        # Half a second at least, and the second in which it tries to write down what is left.
+        assert fleet.clock.monotonic() - began < 2
+
+    def test_a_node_that_two_of_them_are_about_is_told_of_once(self, fleet: Fleet) -> None:
+        event = fleet.sick()
+        turn = fleet.together.turn()
+        assert turn.take(1)
+        with ThreadPoolExecutor(2) as pool:
+            calls = [pool.submit(fleet.handle, event) for _ in range(2)]
+            self._wait_for_calls(fleet, 2)
+            turn.leave()
+            outcomes = [call.result() for call in calls]
+        said = [d.action for outcome in outcomes for d in outcome.decisions]
+        assert sorted(said) == ["cordon", "open"]
+        assert len([outcome for outcome in outcomes if outcome.declined]) == 1
+
+    @pytest.mark.parametrize("severity", ["evict", "watch"])
+    def test_what_one_call_patches_does_not_hold_up_the_next_ones_reservation(
+        self, fleet: Fleet, severity: str
+    ) -> None:
+        """A patch that hangs: the other node is cordoned meanwhile."""
+        fleet.policy(
+            f"version: 1\nseverity: [{{check: KernelDeadlock, severity: {severity}}}]\n"
+            "budget: {pool: 100%, cluster: 100%}"
+        )
+        first = fleet.update(fleet.condition("n0", "KernelDeadlock", "True", "DockerHung"))
+        second = fleet.sick("n1")
+        go_on, hangs = threading.Event(), threading.Event()
+
+        def hang(_: object) -> None:
+            hangs.set()
+            assert go_on.wait(10)
+
+        def patch(request: Request) -> None:
+            if request.path.endswith("/nodes/n0"):
+                hang(request)
+
+        inner = EmbeddedTransport(fleet.cluster, fleet.clock.waited)
+        transport = Between(inner, "PATCH", "/nodes/", patch)
+        slow = Context(
+            lambda: Cluster(transport),
+            fleet.clock,
+            fleet.context().settings,
+            together=fleet.together,
+        )
+        with ThreadPoolExecutor(2) as pool:
+            call = pool.submit(cordon.handle, first, slow)
+            assert hangs.wait(10)
+            fleet.handle(second)
+            assert fleet.cordoned() == ["n1"]
+            go_on.set()
+            call.result()
+        assert fleet.record("n0").incidents

@@ -47,6 +47,9 @@ class Facts:
     cluster: Ledger | None = None
     out: tuple[budget.Place, ...] = ()
     """Nodes marked as out of service, read just now, all pools."""
+    remembered: tuple[budget.Place, ...] = ()
+    """In place of `out`, where nobody read them: at least those that are out of service, as the
+    ledgers remember them."""
     paused: Callable[[str], str] = lambda pool: ""
     """Why nothing may be done in that pool now; empty when it may."""
 

@@ -39,6 +39,7 @@ def reserve(
         out += _places(ledger.live(found, now))
         # Whoever asks is in service as read just now, whatever the last full read found.
         out += (budget.Place(m, found.pool) for m in found.others if m not in places)
+    out += (place for place in facts.remembered if place.machine not in places)
     half = _places(ledger.live(facts.cluster, now)) if facts.cluster else []
     forced = [places[e.view.machine] for e, voluntary in asking if not voluntary]
     free = [(e, v) for e, v in asking if v]

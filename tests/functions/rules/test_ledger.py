@@ -32,7 +32,9 @@ def test_too_many_machines_lose_those_seen_longest_ago() -> None:
     }
     text = ledger.encode(rebuilt(machines=machines))
     assert len(text.encode()) <= ledger.MAX_BYTES
-    kept = ledger.decode(text).machines
+    found = ledger.decode(text)
+    assert found.forgot
+    kept = found.machines
     assert f"aws:///us-east-1a/i-{1999:017x}" in kept
     assert f"aws:///us-east-1a/i-{0:017x}" not in kept
 

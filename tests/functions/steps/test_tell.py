@@ -113,3 +113,36 @@ def test_a_call_about_hundreds_of_nodes_tells_of_a_hundred() -> None:
     said = [decision(node=f"n{number}") for number in range(500)]
     assert tell.tell(Cluster(server), said, {}, NOW) == 100
     assert len(server.bodies) == 100
+
+
+def test_a_cordon_and_the_incident_that_it_follows_from_are_told_in_one() -> None:
+    server = Answers(201)
+    other = Decision(
+        function="cordon", action=Action.OPEN, node="n1", reason="r", incident="s/other"
+    )
+    elsewhere = decision(Action.OPEN, node="n2")
+    said = [decision(Action.OPEN), other, decision(), elsewhere]
+    assert tell.tell(Cluster(server), said, {}, NOW) == 3
+    assert [b["reason"] for b in server.bodies] == [
+        "IncidentOpened", "NodeCordoned", "IncidentOpened",
+    ]  # fmt: skip
+
+
+def test_a_drain_that_ends_in_the_call_in_which_it_began_is_told_in_one() -> None:
+    server = Answers(201)
+    said = [
+        decision(Action.START_DRAIN),
+        decision(Action.START_DRAIN, node="n2"),
+        decision(Action.DRAINED),
+    ]
+    assert tell.tell(Cluster(server), said, {}, NOW) == 2
+    assert [(b["involvedObject"]["name"], b["reason"]) for b in server.bodies] == [
+        ("n2", "DrainStarted"), ("n1", "NodeDrained"),
+    ]  # fmt: skip
+
+
+def test_they_are_written_side_by_side_where_that_is_wanted() -> None:
+    server = Answers(201)
+    said = [decision(node=f"n{number}") for number in range(20)]
+    assert tell.tell(Cluster(server), said, {}, NOW, parallel=4) == 20
+    assert len({body["metadata"]["name"] for body in server.bodies}) == 20
