@@ -49,12 +49,22 @@ def tell(
 ) -> int:
     """Write one Event a decision that has a reason in `REASONS`; ``uids`` are the nodes' UIDs by
     name. Returns how many were written. ``parallel`` are in flight at once."""
-    told = [d for d in decisions if d.action in REASONS][:MOST_A_CALL]
+    told = _worth_telling(decisions)[:MOST_A_CALL]
     bodies = [event(decision, uids.get(decision.node, ""), now) for decision in told]
     if parallel == 1 or len(bodies) < 3:
         return sum(_write(cluster, body) for body in bodies)
     with ThreadPoolExecutor(parallel) as pool:
         return sum(pool.map(lambda body: _write(cluster, body), bodies))
+
+
+def _worth_telling(decisions: Iterable[Decision]) -> list[Decision]:
+    """One for each change of state: that an incident was opened is in the words of the cordon that
+    follows from it in the same call."""
+    decisions = [d for d in decisions if d.action in REASONS]
+    acted = {(d.node, d.incident) for d in decisions if d.action in (Action.CORDON, Action.RAISE)}
+    return [
+        d for d in decisions if d.action is not Action.OPEN or (d.node, d.incident) not in acted
+    ]
 
 
 def _write(cluster: Cluster, body: dict[str, Any]) -> bool:

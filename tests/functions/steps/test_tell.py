@@ -128,19 +128,6 @@ def test_a_cordon_and_the_incident_that_it_follows_from_are_told_in_one() -> Non
     ]  # fmt: skip
 
 
-def test_a_drain_that_ends_in_the_call_in_which_it_began_is_told_in_one() -> None:
-    server = Answers(201)
-    said = [
-        decision(Action.START_DRAIN),
-        decision(Action.START_DRAIN, node="n2"),
-        decision(Action.DRAINED),
-    ]
-    assert tell.tell(Cluster(server), said, {}, NOW) == 2
-    assert [(b["involvedObject"]["name"], b["reason"]) for b in server.bodies] == [
-        ("n2", "DrainStarted"), ("n1", "NodeDrained"),
-    ]  # fmt: skip
-
-
 def test_they_are_written_side_by_side_where_that_is_wanted() -> None:
     server = Answers(201)
     said = [decision(node=f"n{number}") for number in range(20)]
