@@ -25,8 +25,8 @@ from events.cloudevent import CloudEvent
 from events.notice import Notice
 from events.sources import kubernetes_node
 from functions.edge.context import Answer, Context, Outcome
-from functions.edge.together import Turn
 from functions.gateways.kubernetes import errors, types
+from functions.gateways.together import Turn
 from functions.rules import cordoning, keys
 from functions.rules.budget import Place
 from functions.rules.decision import Action, Decision
@@ -40,6 +40,9 @@ from functions.steps.carry_out import REGISTRATION, Crew, Edit, Work, pending_ke
 PING = "dev.knative.sources.ping"
 CORDONED = "dev.groundcrew.nodes.cordoned"
 RELEASED = "dev.groundcrew.nodes.released"
+
+ALREADY_DONE = "all that the event says is done already, as it shows itself"
+TOGETHER = "done together with the event of another call"
 
 FULL_READ = timedelta(minutes=5)
 SEARCH = timedelta(minutes=1)
@@ -61,8 +64,8 @@ def handle(event: CloudEvent, context: Context) -> Outcome:
     reading = registry.read(event)
     if not reading.notices:
         return Outcome(declined=reading.declined)
-    if known := already_done(event, context.clock.now()):
-        return known
+    if done := already_done(event, context.clock.now()):
+        return Outcome(declined=ALREADY_DONE, look_again=done.look_again)
     return hear(reading.notices, context)
 
 
@@ -101,7 +104,14 @@ def _hear(
         crew.done.look_again.append(crew.now + REGISTRATION)
     if found.searched:
         edits.append(_searched(crew))
-    return shares.of(asked, _carry_out(crew, work, edits, waiting), found)
+    whole = _carry_out(crew, work, edits, waiting)
+    if len(asked) == 1:
+        return [whole]
+    first, *others = shares.of(asked, whole.decisions, found)
+    return [
+        replace(whole, decisions=first),
+        *(Outcome(decisions=told, declined="" if told else TOGETHER) for told in others),
+    ]
 
 
 def resync(context: Context) -> Outcome:

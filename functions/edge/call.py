@@ -17,11 +17,11 @@ from events.cloudevent import CloudEvent
 from events.errors import EventError, EventTooLarge, MalformedEvent, UnknownSource
 from functions.edge import answers, log
 from functions.edge.context import Context, Handler, Outcome, Settings
-from functions.edge.together import Together
 from functions.gateways.aws.client import Aws
 from functions.gateways.clock import Clock
 from functions.gateways.kubernetes import errors
 from functions.gateways.kubernetes.client import Cluster
+from functions.gateways.together import Together
 
 RETRY_AFTER_SECONDS = 2
 _TRY_AGAIN = (

@@ -12,11 +12,11 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
-from functions.edge.together import Together
 from functions.gateways.aws import client as aws_client
 from functions.gateways.aws.client import Aws
 from functions.gateways.clock import Clock, SystemClock
 from functions.gateways.kubernetes.client import Cluster
+from functions.gateways.together import Together
 from functions.rules.decision import Decision
 
 

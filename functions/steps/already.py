@@ -14,18 +14,17 @@ from events.cloudevent import CloudEvent
 from events.decoding import decode
 from events.kubernetes_object import WHOLE_UPDATE
 from events.sources import kubernetes_node
-from functions.edge.context import Outcome
 from functions.gateways.kubernetes import types
 from functions.rules import cordoning, keys, policy
-from functions.rules.cordoning import Facts, NodeFacts
+from functions.rules.cordoning import Facts, NodeFacts, Verdict
 from functions.steps import mark
 
 _NODE = msgspec.json.Decoder(types.Node)
 
 
-def already_done(event: CloudEvent, now: datetime) -> Outcome | None:
-    """What to answer when ``event`` carries a node on which nothing is left to do; None when the
-    cluster has to be looked at.
+def already_done(event: CloudEvent, now: datetime) -> Verdict | None:
+    """The verdict on the node that ``event`` carries, when nothing is left to do there; None when
+    the cluster has to be looked at.
 
     Judged by the default policy: where another is in force, or a breaker is open, what it would
     do more (raise a severity) waits for the resync, as it does when no event comes.
@@ -45,10 +44,7 @@ def already_done(event: CloudEvent, now: datetime) -> Outcome | None:
     (verdict,) = plan.verdicts
     if verdict.changed or verdict.decisions:
         return None
-    return Outcome(
-        declined="all that the event says is done already, as it shows itself",
-        look_again=verdict.look_again,
-    )
+    return verdict
 
 
 _LABEL = keys.STATE.encode()

@@ -15,10 +15,10 @@ import msgspec
 
 from events.notice import Notice
 from events.sources import kubernetes_node
-from functions.edge.together import Turn
 from functions.gateways.clock import Clock
 from functions.gateways.kubernetes import errors, types
 from functions.gateways.kubernetes.client import Cluster
+from functions.gateways.together import Turn
 from functions.rules import budget, cordoning, keys
 from functions.rules.cordoning import Facts, NodeFacts, Plan, Verdict
 from functions.rules.decision import Action, Decision

@@ -1,34 +1,25 @@
 """What each of several events that were worked on together is told of what came of it."""
 
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Iterable, Sequence
 
 from events.notice import Notice
-from functions.edge.context import Outcome
 from functions.rules.decision import Decision
 from functions.steps.find import Found
 
-TOGETHER = "done together with the event of another call"
 
-
-def of(asked: Sequence[tuple[Notice, ...]], whole: Outcome, found: Found) -> list[Outcome]:
-    """One outcome for each of ``asked``. Every decision goes to the first that asked for its
-    node; the answer, the requests and what nobody asked for go to the first of all."""
-    if len(asked) == 1:
-        return [whole]
+def of(
+    asked: Sequence[tuple[Notice, ...]], decisions: Iterable[Decision], found: Found
+) -> list[tuple[Decision, ...]]:
+    """The decisions for each of ``asked``: every one goes to the first that asked for its node,
+    and what nobody asked for to the first of all."""
     owner: dict[str, int] = {}
     for place, notices in reversed(list(enumerate(asked))):
         for name in _names(notices, found):
             owner[name] = place
     told: list[list[Decision]] = [[] for _ in asked]
-    for decision in whole.decisions:
+    for decision in decisions:
         told[owner.get(decision.node, 0)].append(decision)
-    first = replace(whole, decisions=tuple(told[0]))
-    rest = [
-        Outcome(decisions=tuple(decisions), declined="" if decisions else TOGETHER)
-        for decisions in told[1:]
-    ]
-    return [first, *rest]
+    return [tuple(one) for one in told]
 
 
 def _names(notices: Sequence[Notice], found: Found) -> set[str]:

@@ -17,10 +17,10 @@ from events.notice import Identity
 from functions import cordon
 from functions.edge.call import Function
 from functions.edge.context import Context, Outcome, Settings
-from functions.edge.together import Together
 from functions.gateways.kubernetes import errors
 from functions.gateways.kubernetes.client import Cluster
 from functions.gateways.kubernetes.transport import Request
+from functions.gateways.together import Together
 from functions.rules import incidents, keys, policy
 from functions.steps import active
 from infra.local.clock import SimulatedClock

@@ -7,9 +7,9 @@ from concurrent.futures import Future, ThreadPoolExecutor
 
 import pytest
 
-from functions.edge import together as module
-from functions.edge.together import Together, Turn
+from functions.gateways import together as module
 from functions.gateways.kubernetes import errors
+from functions.gateways.together import Together, Turn
 
 SECONDS = 10.0
 
