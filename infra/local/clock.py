@@ -9,6 +9,7 @@ import threading
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from functools import lru_cache
 from zoneinfo import ZoneInfo
 
 from events.cloudevent import CloudEvent
@@ -109,26 +110,23 @@ def _tick(source: PingSource, at: datetime) -> Tick:
 def _times(
     source: PingSource, after: datetime, until: datetime, place: int
 ) -> Iterator[tuple[datetime, int]]:
-    schedule = _schedule(source, after)
-    while True:
-        at = schedule.get_next(datetime).astimezone(UTC)
-        if at > until:
-            return
-        yield at, place
+    while (after := _next(source, after)) <= until:
+        yield after, place
 
 
 def _next(source: PingSource, after: datetime) -> datetime:
-    found: datetime = _schedule(source, after).get_next(datetime)
+    start = after.astimezone(ZoneInfo(source.timezone))
+    found: datetime = _schedule(source.schedule).get_next(datetime, start_time=start)
     return found.astimezone(UTC)
 
 
-def _schedule(source: PingSource, after: datetime):  # type: ignore[no-untyped-def]
+@lru_cache(maxsize=64)
+def _schedule(text: str):  # type: ignore[no-untyped-def]
+    """Parsed once: a play of months asks some hundred thousand times."""
     from croniter import croniter
 
     # As in Knative (robfig/cron): with six fields the first is the second.
-    six = len(source.schedule.split()) == 6
-    start = after.astimezone(ZoneInfo(source.timezone))
-    return croniter(source.schedule, start, second_at_beginning=six)
+    return croniter(text, second_at_beginning=len(text.split()) == 6)
 
 
 def _check(source: PingSource) -> None:

@@ -22,6 +22,8 @@ from infra.local.broker import Broker
 from infra.local.clock import Tick, Ticks
 from infra.local.world import World
 
+_MOMENT = timedelta(microseconds=1)
+
 
 @dataclass
 class Look:
@@ -70,8 +72,9 @@ class Schedule:
                 if look := self._looks.get(function):
                     at = look.at
                     if skip and look.version == self._world.version and at < before:
-                        # Nothing to be found: of all the readings until then only the last.
-                        at += (before - at) // look.every * look.every
+                        # Nothing to be found: of all the readings before then only the last.
+                        # One at that very moment comes after what happens.
+                        at += (before - at - _MOMENT) // look.every * look.every
                     found.append(self._from(name, max(at, now), now))
         at = min([before, *(tick.at for tick in found)])
         self._due = [tick for tick in found if tick.at == at]
@@ -110,14 +113,14 @@ class Schedule:
 
     def _after(self, name: str, now: datetime) -> Tick:
         """The first tick later than ``now``."""
-        return self._from(name, now + timedelta(microseconds=1), now)
+        return self._from(name, now + _MOMENT, now)
 
     def _from(self, name: str, at: datetime, now: datetime) -> Tick:
         """The first tick not earlier than ``at``, and later than ``now``."""
-        at = max(at, now + timedelta(microseconds=1))
+        at = max(at, now + _MOMENT)
         known = self._known.get(name)
         if known is None or not known[0] <= at <= known[1].at:
-            tick = self._ticks.next_after(at - timedelta(microseconds=1), name)
+            tick = self._ticks.next_after(at - _MOMENT, name)
             assert tick is not None
             known = self._known[name] = (at, tick)
         return known[1]

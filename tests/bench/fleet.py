@@ -56,10 +56,11 @@ FAULTS = (
         "Uncorrectable ECC error on GPU 5", replaced=True,
     ),
     Fault(
-        3, 3, "AcceleratedHardwareReady", "False", "NvidiaXID74Error",
+        2, 3, "AcceleratedHardwareReady", "False", "NvidiaXID74Error",
         "NVRM: Xid (PCI:0000:18:00): 74, pid=3120, NVLink: fatal error detected on link 7",
-        reboots=True,
+        replaced=True,
     ),
+    Fault(1, 3, "KernelDeadlock", "True", "DockerHung", "task docker: blocked.", reboots=True),
 )  # fmt: skip
 
 
@@ -94,9 +95,9 @@ class Node:
         meta["annotations"]["example.com/note"] = str(self.note)
         node["spec"]["providerID"] = f"aws:///{self.zone}/{self.instance}"
         status["nodeInfo"]["bootID"] = _uuid(f"boot {self.name} {self.machine} {self.boot}")
-        by_type = {c["type"]: c for c in status["conditions"]}
-        for condition in by_type.values():
-            condition["lastHeartbeatTime"] = STAMP
+        by_type = {c["type"]: c for c in (*status["conditions"], *_MORE)}
+        for kind, condition in by_type.items():
+            by_type[kind] = {**condition, "lastHeartbeatTime": STAMP}
         if self.bad:
             old = by_type.get(self.bad.condition, {})
             by_type[self.bad.condition] = {
@@ -348,3 +349,11 @@ def _uuid(text: str) -> str:
 _HEALTHY = json.loads(
     (resources.files("events") / "recorded/kubernetes_node/healthy_9_kb.json").read_text()
 )["body"]
+_MORE = [
+    {"type": kind, "status": "False", "reason": reason, "message": ""}
+    for kind, reason in (
+        ("NetworkUnavailable", "RouteCreated"),
+        ("KernelDeadlock", "KernelHasNoDeadlock"),
+    )
+]
+"""Conditions that faults of ours are of, and that the recorded Node lacks."""

@@ -2,6 +2,7 @@
 
     python -m tests.bench.replay                 the case fleet-day, on one core
     python -m tests.bench.replay backtest        days under two policies: does memory grow?
+    python -m tests.bench.replay backtest --days 30    and a line after each, on stderr
 
 Played is what `tests.bench.fleet` makes up, by the way that ``groundcrew backtest`` plays a
 folder: line, request, CloudEvent, broker, function, embedded cluster. The time that making the
@@ -9,6 +10,7 @@ events up takes is not counted. ``seconds`` are of the processor, which is wall 
 core and does not count what others of a busy machine take meanwhile.
 """
 
+import argparse
 import json
 import logging
 import os
@@ -19,7 +21,7 @@ from collections.abc import Iterator
 from datetime import datetime
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -37,6 +39,13 @@ DAYS = 3
 STRICT = "version: 1\nseverity: [{reason: NvidiaXID74Error, severity: evict}]\nwaits: []\n"
 
 
+class Day(NamedTuple):
+    seconds: float
+    """Of the processor, without making the events up."""
+    rss_mb: float
+    """At its end."""
+
+
 class MadeUp:
     """As `infra.local.history.History`, without files."""
 
@@ -47,21 +56,25 @@ class MadeUp:
     def __init__(self, days: int, events: int) -> None:
         self._fleet, self._days, self._events = Fleet(), days, events
         self.making_seconds = 0.0
-        self.rss_mb: list[float] = []
-        """After each day."""
+        self.by_day: list[Day] = []
 
     def objects(self) -> Iterator[dict[str, Any]]:
         return self._fleet.objects()
 
     def events(self) -> Iterator[Event]:
         lines = self._fleet.lines(self._days, self._events)
+        before = time.process_time()
         for number in range(1, self._days * self._events + 1):
             began = time.process_time()
             line = next(lines)
             self.making_seconds += time.process_time() - began
             yield Event(msgspec.json.decode(line, type=_At).at, recording.load(line))
             if number % self._events == 0:
-                self.rss_mb.append(_rss_mb())
+                now = time.process_time() - self.making_seconds
+                self.by_day.append(Day(round(now - before, 1), _rss_mb()))
+                before = now
+                if self._days > 1:
+                    print(f"day {len(self.by_day)}: {self.by_day[-1]}", file=sys.stderr, flush=True)
 
 
 class _At(msgspec.Struct):
@@ -86,7 +99,7 @@ def fleet_day(events: int = fleet.EVENTS) -> dict[str, float]:
     return {
         "seconds": round(took.cpu, 2),
         "wall_seconds": round(took.wall, 2),
-        "rss_mb": round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024, 1),
+        "rss_mb": _most_rss_mb(),
         "events": played.events,
         "needed_nothing": round(played.needed_nothing / played.events, 5),
         "decisions": sum(book.actions.values()),
@@ -99,8 +112,10 @@ def backtest_days(days: int = DAYS, events: int = fleet.EVENTS) -> dict[str, Any
     history, played, took = play(days, events, "version: 1", STRICT)
     return {
         "seconds_a_day": round(took.cpu / days, 2),
-        "rss_mb": history.rss_mb[-1],
-        "rss_mb_by_day": history.rss_mb,
+        "rss_mb": history.by_day[-1].rss_mb,
+        "rss_mb_by_day": [day.rss_mb for day in history.by_day],
+        "seconds_by_day": [day.seconds for day in history.by_day],
+        "most_rss_mb": _most_rss_mb(),
         "events": played.events,
         "outages": [len(book.outages) for book in played.books],
         "failures": played.failures,
@@ -112,15 +127,25 @@ def _rss_mb() -> float:
     return round(pages * os.sysconf("SC_PAGE_SIZE") / 1024 / 1024, 1)
 
 
+def _most_rss_mb() -> float:
+    return round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024, 1)
+
+
 def main(argv: list[str]) -> int:
     logging.getLogger("groundcrew").setLevel(logging.CRITICAL)
-    if argv == ["backtest"]:
-        name, found = "backtest-days", backtest_days()
-    elif not argv:
-        name, found = "fleet-day", fleet_day()
+    parser = argparse.ArgumentParser(
+        prog="python -m tests.bench.replay",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("case", nargs="?", choices=["backtest"])
+    parser.add_argument("--days", type=int, default=DAYS, help="of backtest")
+    parser.add_argument("--events", type=int, default=fleet.EVENTS, help="a day")
+    args = parser.parse_args(argv)
+    if args.case == "backtest":
+        name, found = "backtest-days", backtest_days(args.days, args.events)
     else:
-        print(__doc__, file=sys.stderr)
-        return 2
+        name, found = "fleet-day", fleet_day(args.events)
     print(f"{'case':16}{'':24}{name}")
     for key, value in found.items():
         wanted = f"   (wanted: below {WANTED_SECONDS:.0f})" if key == "seconds" else ""

@@ -27,6 +27,7 @@ EVENT_TTL = timedelta(hours=1)
 """How long an API server keeps Events (``--event-ttl``)."""
 SWEEP = timedelta(minutes=5)
 SEED = 20260302
+_MOMENT = timedelta(microseconds=1)
 _EVER = datetime.max.replace(tzinfo=UTC)
 
 
@@ -50,6 +51,8 @@ class Course:
         """Nothing is due before then, unless `_is_stale` or the world's version says else."""
         self._is_stale = True
         self._version = -1
+        self._passed = self.clock.now()
+        """The ticks until then have been made, that moment's among them."""
         self._swept = start
         self._was_needed = False
         namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}}
@@ -86,7 +89,8 @@ class Course:
         self.needed_nothing += not self._was_needed
 
     def go_to(self, at: datetime) -> None:
-        """Let time pass until ``at``, and happen what is due before."""
+        """Let time pass until ``at``, and happen what is due before. What is due at that very
+        moment comes after the events of it, as in a scenario."""
         while self._next() < at:
             # Nothing comes from outside until then: of the readings of everything only the last.
             due = self._due_before(at)
@@ -98,21 +102,23 @@ class Course:
             self._stage.deliver(self.world.changes())
             for tick in self._stage.schedule.due(due):
                 self._stage.tick(tick)
+            self._passed = due
             self._stage.schedule.made.clear()
             self._sweep(due)
+        self._passed = max(self._passed, at - _MOMENT)
         if at > self.clock.now():
             self.clock.advance_to(at)
 
     def _due_before(self, at: datetime) -> datetime:
         now, own = self.clock.now(), self.world.next_due()
-        return self._stage.schedule.next(now, min(max(own, now), at) if own else at)
+        return self._stage.schedule.next(self._passed, min(max(own, now), at) if own else at)
 
     def _next(self) -> datetime:
         if self._is_stale or self.world.version != self._version:
             now = self.clock.now()
             own = self.world.next_due()
             others = max(own, now) if own else _EVER
-            self._due = self._stage.schedule.next(now, others, skip=False)
+            self._due = self._stage.schedule.next(self._passed, others, skip=False)
             self._is_stale, self._version = False, self.world.version
         return self._due
 

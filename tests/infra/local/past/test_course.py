@@ -165,6 +165,33 @@ def test_waiting_times_and_readings_of_all_nodes_come_due_between_events() -> No
     assert past.seen.acted() == [("08:06:00", "cordon", "gpu-03")]
 
 
+def test_a_clock_is_not_missed_when_an_event_comes_at_its_very_moment() -> None:
+    past = Past()
+    lost = {"type": "NetworkUnavailable", "status": "True", "reason": "NoRoute", "message": ""}
+    past.hear(told(60, node("gpu-03", WELL, lost)))
+    # Programs that know whole seconds only: something comes at each tick of every clock.
+    past.hear(*[told(float(at), node("gpu-05")) for at in range(61, 600)])
+    assert past.seen.acted() == [("08:06:00", "cordon", "gpu-03")]
+
+
+def test_what_happens_at_the_moment_of_a_clock_is_there_when_it_ticks() -> None:
+    past = Past()
+    ticks: list[str] = []
+    tick = past.course._stage.tick
+
+    def told_of(one: Any) -> None:
+        cordoned = bool(past.node("gpu-05")["spec"].get("unschedulable"))
+        ticks.append(f"{one.at:%H:%M:%S} {one.source.name} {cordoned}")
+        tick(one)
+
+    past.course._stage.tick = told_of  # type: ignore[method-assign]
+    theirs = node("gpu-05")
+    theirs["spec"]["unschedulable"] = True
+    past.hear(told(60, theirs))
+    past.until(seconds=61)
+    assert ticks[-2:] == ["08:01:00 resync-cordon True", "08:01:00 resync-drain True"]
+
+
 def test_new_hardware_under_an_old_name_is_new_and_its_pods_are_gone() -> None:
     past = Past(*[node(name) for name in NODES], *pods(19))
     past.hear(told(60, node("gpu-03", NVLINK_ERROR)))
