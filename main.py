@@ -23,7 +23,8 @@ def __getattr__(name: str) -> Any:
     from functions.edge import http, log
 
     log.configure()
-    view = http.function(name, importlib.import_module(f"functions.{name}").handle)
+    module = importlib.import_module(f"functions.{name}")
+    view = http.function(name, module.handle, together=getattr(module, "handle_together", None))
     globals()[name] = view
     return view
 

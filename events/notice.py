@@ -83,6 +83,12 @@ class Identity(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     region: str = ""
     """Region in which the machine is, not the one in which the event was delivered."""
 
+    @property
+    def names(self) -> frozenset[str]:
+        """Whatever the machine is called here."""
+        called = (self.provider_id, self.instance_id, self.node, self.capacity_reservation)
+        return frozenset(filter(None, called))
+
 
 class Notice(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     """What one event says about one machine."""

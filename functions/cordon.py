@@ -13,7 +13,7 @@ An event is a hint. What is done follows from the nodes as read in this call, an
 told is found by the resync: marked nodes each time, all nodes every `FULL_READ`.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -69,6 +69,23 @@ def handle(event: CloudEvent, context: Context) -> Outcome:
     return hear(reading.notices, context)
 
 
+def handle_many(events: Sequence[CloudEvent], context: Context) -> list[Outcome]:
+    """Many events as one: a hundred interruptions are one read, one reservation of places and a
+    patch a node. The first event that says something has the outcome of all of them."""
+    if any(event.type == PING for event in events):
+        return [handle(event, context) for event in events]
+    readings = [registry.read(event) for event in events]
+    outcomes = [Outcome(declined=reading.declined) for reading in readings]
+    told = [
+        place
+        for place, (event, reading) in enumerate(zip(events, readings, strict=True))
+        if reading.notices and not already_done(event, context.clock.now())
+    ]
+    if told:
+        outcomes[told[0]] = hear([n for place in told for n in readings[place].notices], context)
+    return outcomes
+
+
 def hear(notices: Sequence[Notice], context: Context) -> Outcome:
     """Act on what was just said, and on what other calls of this process were just told."""
     return context.together.run(
@@ -105,12 +122,17 @@ def _hear(
     if found.searched:
         edits.append(_searched(crew))
     whole = _carry_out(crew, work, edits, waiting)
+    nobodys = {id(notice) for notice in found.nobodys}
+    unknown = [_names(notice for notice in part if id(notice) in nobodys) for part in asked]
     if len(asked) == 1:
-        return [whole]
+        return [replace(whole, unknown=unknown[0])]
     first, *others = shares.of(asked, whole.decisions, found)
     return [
-        replace(whole, decisions=first),
-        *(Outcome(decisions=told, declined="" if told else TOGETHER) for told in others),
+        replace(whole, decisions=first, unknown=unknown[0]),
+        *(
+            Outcome(decisions=told, declined="" if told else TOGETHER, unknown=names)
+            for told, names in zip(others, unknown[1:], strict=True)
+        ),
     ]
 
 
@@ -322,3 +344,7 @@ def _stamp(context: Context, node: types.Node) -> None:
         context.cluster.patch_node(node.name, operations)
     except (errors.TestFailed, errors.NotFound):
         return  # another machine by now; the next full read stamps it
+
+
+def _names(notices: Iterable[Notice]) -> frozenset[str]:
+    return frozenset().union(*(notice.identity.names for notice in notices))

@@ -16,7 +16,7 @@ from events import registry
 from events.cloudevent import CloudEvent
 from events.errors import EventError, EventTooLarge, MalformedEvent, UnknownSource
 from functions.edge import answers, log
-from functions.edge.context import Context, Handler, Outcome, Settings
+from functions.edge.context import Context, Handler, Outcome, Settings, Together
 from functions.gateways.aws.client import Aws
 from functions.gateways.clock import Clock
 from functions.gateways.kubernetes import errors
@@ -49,6 +49,11 @@ class Reply:
     """What the function said of each event, in their order. Never sent anywhere."""
 
     @property
+    def unknown(self) -> frozenset[str]:
+        """Machines that no node of this cluster stands for."""
+        return frozenset().union(*(outcome.unknown for outcome in self.outcomes))
+
+    @property
     def body(self) -> bytes:
         return msgspec.json.encode(self.problem) if self.problem else b""
 
@@ -68,6 +73,9 @@ class Function:
     are found here, anew in each call."""
     together: Together = field(default_factory=Together, compare=False)
 
+    together: Together | None = None
+    """How several events are handled in one go; by default one after another."""
+
     def __call__(self, events: Sequence[CloudEvent]) -> Reply:
         """Handle ``events`` in their order with one context. Nothing is raised: what goes wrong
         is a status, and a line in the log.
@@ -86,8 +94,11 @@ class Function:
             if batch:
                 for at, event in enumerate(events):  # noqa: B007
                     _read(event)
-            for at, event in enumerate(events):  # noqa: B007
-                done.append(self.handle(event, context))
+            if batch and self.together:
+                done += self.together(events, context)
+            else:
+                for at, event in enumerate(events):  # noqa: B007
+                    done.append(self.handle(event, context))
             answered = [(e, o.answer) for e, o in zip(events, done, strict=True) if o.answer]
             answer = answers.compose(self.name, answered, self.clock.now())
         except EventError as problem:

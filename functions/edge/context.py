@@ -7,7 +7,7 @@ node and in the ledger.
 
 import functools
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
@@ -121,7 +121,14 @@ class Outcome:
     declined: str = ""
     """Why nothing was done, when nothing was."""
     requests: Mapping[str, int] = field(default_factory=dict)
+    unknown: frozenset[str] = frozenset()
+    """Machines that the events were about and no node stands for (`Identity.names`): another
+    cluster's of the same account, or not registered yet."""
 
 
 Handler = Callable[[Any, Context], Outcome]
 """``handle(event: events.cloudevent.CloudEvent, context) -> Outcome``."""
+
+Together = Callable[[Sequence[Any], Context], Sequence[Outcome]]
+"""``handle_together(events, context)``, of a function that handles many events in one go with fewer
+requests than one after another; an outcome for each."""

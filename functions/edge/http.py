@@ -29,13 +29,17 @@ from events import cloudevent, registry
 from events.errors import EventError, EventTooLarge
 from functions.edge import answers, log
 from functions.edge.call import Function, Reply, refuse
-from functions.edge.context import Handler, Settings
+from functions.edge.context import Handler, Settings, Together
 from functions.gateways.aws import client as aws_client
 from functions.gateways.aws.client import Aws
 from functions.gateways.clock import Clock, SystemClock
 from functions.gateways.kubernetes.client import Cluster
 
 _FROM = "/from/"
+UNKNOWN = "groundcrew-unknown"
+"""Header of a success: machines that the events were about and no node of this cluster stands for.
+Whoever shares a queue between clusters leaves those events to the others."""
+MOST_UNKNOWN = 50
 
 View = Callable[[flask.Request], flask.Response]
 
@@ -48,6 +52,7 @@ def function(
     clock: Clock | None = None,
     settings: Settings | None = None,
     aws: Callable[[], Aws] | None = None,
+    together: Together | None = None,
 ) -> View:
     """``handle`` as a view for functions-framework's ``http`` signature.
 
@@ -56,7 +61,7 @@ def function(
     """
     settings = settings or Settings.from_environment()
     call = Function(
-        name, handle, connect or _connect, clock or SystemClock(), settings, aws or _aws
+        name, handle, connect or _connect, clock or SystemClock(), settings, aws or _aws, together
     )
     places = threading.BoundedSemaphore(settings.max_in_flight)
 
@@ -136,6 +141,8 @@ def _respond(reply: Reply, *, unread: bool = False) -> flask.Response:
         headers["content-type"] = "application/json"
     if reply.status == 405:
         headers["allow"] = "POST"
+    if reply.unknown:
+        headers[UNKNOWN] = ",".join(sorted(reply.unknown)[:MOST_UNKNOWN])
     if reply.retry_after_seconds is not None:
         headers["retry-after"] = str(reply.retry_after_seconds)
     if unread:

@@ -41,6 +41,13 @@ class Found:
     searched: bool = False
     """All nodes were read."""
 
+    @property
+    def nobodys(self) -> list[Notice]:
+        """Those about machines that no node stands for: perhaps another cluster's. What is told of
+        a node that was replaced was told to the right cluster."""
+        foreign = (notice for notice, _ in self.foreign if not notice.identity.node)
+        return [*self.unknown, *foreign]
+
     def add(self, node: types.Node, notice: Notice) -> None:
         self.nodes[node.name] = node
         self.notices.setdefault(node.name, []).append(notice)

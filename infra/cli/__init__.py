@@ -31,6 +31,7 @@ COMMANDS = (
     Command("replay", "play scenarios on an embedded cluster, a week in seconds"),
     Command("backtest", "compare what two policies would have done with the same history"),
     Command("record", "keep what a cluster is told, to replay it"),
+    Command("consume", "hand on what AWS puts into an SQS queue"),
     Command("notices", "print how events are understood, one JSON line a notice"),
     Command("status", "show the nodes that are out of service, and why"),
     Command("explain", "tell what was decided about one node, and from what"),

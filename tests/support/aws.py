@@ -3,8 +3,11 @@ refusal of an instance that no group holds."""
 
 import contextlib
 import functools
-from collections.abc import Iterator
+import json
+import uuid
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from typing import Any
 
 import boto3
@@ -140,3 +143,65 @@ def members(name: str = "gpus", region: str = REGION) -> list[str]:
 def state(instance_id: str, region: str = REGION) -> str:
     (found,) = client("ec2", region).describe_instances(InstanceIds=[instance_id])["Reservations"]
     return str(found["Instances"][0]["State"]["Name"])
+
+
+def queue(name: str, *, receives: int = 0, visibility: int = 30) -> str:
+    """URL of a new queue; with ``receives``, one whose dead-letter queue has what was received
+    more often than that."""
+    sqs = client("sqs")
+    attributes = {"VisibilityTimeout": str(visibility)}
+    if receives:
+        dead = sqs.create_queue(QueueName=f"{name}-dead")["QueueUrl"]
+        (arn,) = sqs.get_queue_attributes(QueueUrl=dead, AttributeNames=["QueueArn"])[
+            "Attributes"
+        ].values()
+        policy = {"deadLetterTargetArn": arn, "maxReceiveCount": receives}
+        attributes["RedrivePolicy"] = json.dumps(policy)
+    return str(sqs.create_queue(QueueName=name, Attributes=attributes)["QueueUrl"])
+
+
+def put(url: str, *bodies: str) -> None:
+    for start in range(0, len(bodies), 10):
+        some = bodies[start : start + 10]
+        client("sqs").send_message_batch(
+            QueueUrl=url,
+            Entries=[{"Id": str(n), "MessageBody": body} for n, body in enumerate(some)],
+        )
+
+
+def depth(url: str) -> tuple[int, int]:
+    """Messages that can be received, and messages that somebody has received."""
+    said = client("sqs").get_queue_attributes(QueueUrl=url, AttributeNames=["All"])["Attributes"]
+    return (
+        int(said["ApproximateNumberOfMessages"]),
+        int(said["ApproximateNumberOfMessagesNotVisible"]),
+    )
+
+
+def bridged(kind: str, detail: Mapping[str, Any], *, source: str = "aws.ec2", **more: Any) -> str:
+    """An event as EventBridge writes it."""
+    made = {
+        "version": "0",
+        "id": str(uuid.uuid4()),
+        "detail-type": kind,
+        "source": source,
+        "account": ACCOUNT,
+        "time": datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
+        "region": REGION,
+        "resources": [],
+        "detail": detail,
+    }
+    return json.dumps({**made, **more})
+
+
+def spot(instance_id: str) -> str:
+    return bridged(
+        "EC2 Spot Instance Interruption Warning",
+        {"instance-id": instance_id, "instance-action": "terminate"},
+    )
+
+
+def state_change(instance_id: str, state: str = "running") -> str:
+    return bridged(
+        "EC2 Instance State-change Notification", {"instance-id": instance_id, "state": state}
+    )

@@ -1,0 +1,276 @@
+"""Takes messages out of an SQS queue and has the events in them handled.
+
+    receivers   several long polls at once, while there is room (`held.Book`)
+    workers     hand events on, the most urgent first; some take nothing but what is urgent, so that
+                a slow call about something else never holds up an interruption
+    keeper      keeps hidden what is here: it waits or is worked on, and must not come twice
+
+A message is deleted only after what it says was handled, with its newest receipt handle. What
+becomes of it otherwise:
+
+    busy, or not to be reached     kept here and tried again, for as long as it takes: given back it
+                                   would be counted as received, and end as a dead letter
+    refused for good, unreadable   left in the queue, whose dead-letter policy has it after some
+                                   receptions; what could be read of it was handled
+    about machines of others       `Foreign`: left for them, forwarded to their queue, or deleted
+
+Duplicates are harmless: functions read the cluster, and a repeat changes nothing. On `stop` what is
+in work is finished, and what waits is given back at once.
+"""
+
+import logging
+import random
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+
+from functions.edge import log, sqs_reading
+from functions.edge.held import Book, Held
+from functions.edge.sqs_options import REFUSED, Act, Counts, Foreign, Options, Result
+from functions.gateways.aws import errors
+from functions.gateways.aws.queue import Message, Queue, explained
+
+FIRST_WAIT_SECONDS = 0.5
+MOST_WAIT_SECONDS = 30.0
+OURS_MOST = 3
+"""Attempts at a message that makes a function fail (500): then it is left to the queue's policy."""
+TICK_SECONDS = 1.0
+REPEAT_SECONDS = 60.0
+"""The same trouble is told of once in this time."""
+MOST_TOLD = 100
+
+
+class Consumer:
+    def __init__(
+        self,
+        queue: Queue,
+        act: Act,
+        options: Options | None = None,
+        *,
+        forward_to: Queue | None = None,
+        monotonic: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.counts = Counts()
+        self._queue, self._act, self._forward_to = queue, act, forward_to
+        self._options = options or Options()
+        self._monotonic = monotonic
+        self.book = Book(monotonic)
+        self._stopping, self._ended = threading.Event(), threading.Event()
+        self._told: dict[str, float] = {}
+        self._telling = threading.Lock()
+
+    def stop(self) -> None:
+        """Ask for the end. May be called by a signal handler."""
+        self._stopping.set()
+
+    def run(self) -> None:
+        """Until `stop`; then returns when nothing is held any more."""
+        options = self._options
+        receivers = _threads("receive", options.receivers, self._receive)
+        workers = _threads("work", options.workers, lambda: self._work(urgent_only=False))
+        workers += _threads("urgent", options.urgent_workers, lambda: self._work(urgent_only=True))
+        _threads("keep", 1, self._keep)
+        self._stopping.wait()
+        ends = self._monotonic() + options.grace_seconds
+        # The keeper goes on until the end: what is here stays hidden until it is given back, and
+        # that only when nobody receives any more, or our own last polls would have it again.
+        self.book.close()
+        for thread in (*receivers, *workers):
+            thread.join(max(0.0, ends - self._monotonic()))
+        # Also what is still in work: it will be done twice, which is harmless, and not late.
+        self._ended.set()
+        self._give_back([*self.book.idle(), *self.book.in_work()])
+
+    # receivers
+
+    def _receive(self) -> None:
+        failures = 0
+        while not self._stopping.is_set():
+            if not self.book.wait_for_room(TICK_SECONDS):
+                continue
+            try:
+                hidden_until = self._monotonic() + self._options.visibility_seconds
+                messages = self._queue.receive(self._options.visibility_seconds)
+            except errors.AwsError as problem:
+                self._tell(explained(problem, self._queue.url))
+                self._stopping.wait(_backoff(failures))
+                failures += 1
+                continue
+            failures = 0
+            for message in messages:
+                self._take_in(message, hidden_until)
+
+    def _take_in(self, message: Message, hidden_until: float) -> None:
+        self.counts.add("received")
+        if self.book.known(message.message_id, message.handle, hidden_until):
+            self.counts.add("duplicates")
+            return
+        held = sqs_reading.read(message, keep_body=self._options.foreign is Foreign.FORWARD)
+        held.hidden_until = hidden_until
+        if held.refused:
+            self.counts.add("unreadable")
+        if held.events:
+            self.book.add(held)
+
+    # workers
+
+    def _work(self, *, urgent_only: bool) -> None:
+        while not self._stopping.is_set():
+            helds = self.book.take(self._options.together, TICK_SECONDS, urgent_only=urgent_only)
+            if helds:
+                with self._held_whatever_comes(helds):
+                    self._handle(helds)
+
+    @contextmanager
+    def _held_whatever_comes(self, helds: Sequence[Held]) -> Iterator[None]:
+        """No mistake of ours ends a worker or loses a message."""
+        try:
+            yield
+        except Exception:  # noqa: BLE001 - the last place
+            log.write(
+                logging.ERROR,
+                "failed in a way nobody thought of; the messages are tried again",
+                trace=True,
+                messages=[held.message_id for held in helds],
+            )
+            self.book.put_back(helds, MOST_WAIT_SECONDS)
+
+    def _handle(self, helds: Sequence[Held]) -> None:
+        results = iter(self._act([event for held in helds for event in held.events]))
+        company = len(helds) > 1
+        done: list[Held] = []
+        foreign: list[Held] = []
+        for held in helds:
+            mine = [next(results) for _ in held.events]
+            worst = next((one for one in mine if not one.done), None)
+            if worst is None:
+                unknown = frozenset().union(*(one.unknown for one in mine))
+                (foreign if held.machines & unknown else done).append(held)
+            else:
+                self._failed(held, worst, company)
+        for held in (one for one in done if one.refused):
+            self._leave(held)
+        self._delete([held for held in done if not held.refused])
+        self._settle_foreign(foreign)
+
+    def _failed(self, held: Held, worst: Result, company: bool) -> None:
+        if company and (worst.status in REFUSED or worst.status == 500):
+            # Which of them it was is not said: each by itself.
+            held.alone = True
+            held.attempts -= 1
+            self.book.put_back([held], 0.0)
+        elif worst.status in REFUSED or (worst.status == 500 and held.attempts + 1 >= OURS_MOST):
+            log.write(
+                logging.WARNING,
+                f"refused, and left to the queue's dead-letter policy: {worst.problem}",
+                message_id=held.message_id,
+                event=[event.id for event in held.events],
+                status=worst.status,
+            )
+            self.counts.add("refused")
+            self._leave(held)
+        else:
+            self._tell(f"not handled yet ({worst.status or 'no answer'}): {worst.problem}")
+            self.book.put_back([held], max(worst.retry_after_seconds, _backoff(held.attempts)))
+
+    def _settle_foreign(self, helds: Sequence[Held]) -> None:
+        match self._options.foreign:
+            case Foreign.DELETE:
+                self._delete([held for held in helds if not held.refused])
+                self.book.drop(helds)
+            case Foreign.FORWARD:
+                for held in helds:
+                    self._forward(held)
+            case Foreign.LEAVE:
+                if helds:
+                    self._hide(helds, self._options.left_seconds)
+                    self.counts.add("left", len(helds))
+                    self.book.drop(helds)
+
+    def _forward(self, held: Held) -> None:
+        if held.forwarded or self._forward_to is None:
+            # It would go round between two queues that each send to the other.
+            self._tell("forwarded to us, and not ours either: left in the queue")
+            self._leave(held)
+            return
+        try:
+            self._forward_to.send(held.body)
+        except errors.AwsError as problem:
+            self._tell(explained(problem, self._forward_to.url))
+            self.book.put_back([held], _backoff(held.attempts))
+            return
+        self.counts.add("forwarded")
+        self._delete([held])
+
+    def _leave(self, held: Held) -> None:
+        """It becomes visible when its time is over, and is counted as received once more."""
+        self.book.drop([held])
+
+    def _delete(self, helds: Sequence[Held]) -> None:
+        if not helds:
+            return
+        handles = {held.handle: held for held in helds}
+        try:
+            failed = self._queue.delete(list(handles))
+        except errors.AwsError as problem:
+            # Handled, and in the queue yet: it comes again, which changes nothing.
+            self._tell(explained(problem, self._queue.url))
+            failed = list(handles)
+        self.counts.add("deleted", len(handles) - len(failed))
+        self.book.drop(helds)
+
+    # keeper
+
+    def _keep(self) -> None:
+        while not self._ended.wait(TICK_SECONDS):
+            self.extend()
+
+    def extend(self) -> None:
+        """Hide for another while what would soon be visible to others."""
+        seconds = self._options.visibility_seconds
+        now = self._monotonic()
+        soon = self.book.to_hide(now + seconds / 2)
+        if soon and self._hide(soon, seconds):
+            for held in soon:
+                held.hidden_until = max(held.hidden_until, now + seconds)
+
+    def _give_back(self, helds: Sequence[Held]) -> None:
+        if helds:
+            self._hide(helds, 0)
+            self.book.drop(helds)
+
+    def _hide(self, helds: Sequence[Held], seconds: int) -> bool:
+        try:
+            self._queue.hide([held.handle for held in helds], seconds)
+        except errors.AwsError as problem:
+            self._tell(explained(problem, self._queue.url))
+            return False
+        return True
+
+    def _tell(self, text: str) -> None:
+        """Once in a while: what lasts for hours must not fill the log."""
+        now = self._monotonic()
+        with self._telling:
+            if now - self._told.get(text, float("-inf")) < REPEAT_SECONDS:
+                return
+            if len(self._told) > MOST_TOLD:
+                self._told.clear()
+            self._told[text] = now
+        log.write(logging.WARNING, text, queue=self._queue.url)
+
+
+def _backoff(attempts: int) -> float:
+    """Seconds, drawn from the upper half of a bound that doubles."""
+    bound = min(MOST_WAIT_SECONDS, FIRST_WAIT_SECONDS * 2 ** min(attempts, 10))
+    return random.uniform(bound / 2, bound)
+
+
+def _threads(name: str, count: int, run: Callable[[], None]) -> list[threading.Thread]:
+    # Daemons: a call that hangs past the grace must not keep the process.
+    made = [
+        threading.Thread(target=run, name=f"{name}-{place}", daemon=True) for place in range(count)
+    ]
+    for thread in made:
+        thread.start()
+    return made
