@@ -24,7 +24,7 @@ def __getattr__(name: str) -> Any:
 
     log.configure()
     module = importlib.import_module(f"functions.{name}")
-    view = http.function(name, module.handle, together=getattr(module, "handle_together", None))
+    view = http.function(name, module.handle, many=getattr(module, "handle_many", None))
     globals()[name] = view
     return view
 

@@ -122,6 +122,9 @@ def _hear(
     if found.searched:
         edits.append(_searched(crew))
     whole = _carry_out(crew, work, edits, waiting)
+    # Else the next events about new nodes would wait for the resync, since all nodes are not read
+    # again so soon: a storm of interruptions hits many nodes that are minutes old.
+    _stamp_all(context, found.unstamped[:STAMPS_A_CALL])
     nobodys = {id(notice) for notice in found.nobodys}
     unknown = [_names(notice for notice in part if id(notice) in nobodys) for part in asked]
     if len(asked) == 1:
@@ -152,7 +155,7 @@ def resync(context: Context) -> Outcome:
         census.count(view, cordoning.domains_of(view, policy))
         if cordoning.is_out(view):
             out.append(place(view, policy))
-        if find.stamp(node) not in ("", node.metadata.label(keys.INSTANCE)):
+        if find.is_unstamped(node):
             unstamped.append(node)
         waited_for = waiting.about(node)
         if (

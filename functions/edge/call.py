@@ -16,7 +16,7 @@ from events import registry
 from events.cloudevent import CloudEvent
 from events.errors import EventError, EventTooLarge, MalformedEvent, UnknownSource
 from functions.edge import answers, log
-from functions.edge.context import Context, Handler, Outcome, Settings, Together
+from functions.edge.context import Context, Handler, Many, Outcome, Settings
 from functions.gateways.aws.client import Aws
 from functions.gateways.clock import Clock
 from functions.gateways.kubernetes import errors
@@ -73,7 +73,7 @@ class Function:
     are found here, anew in each call."""
     together: Together = field(default_factory=Together, compare=False)
 
-    together: Together | None = None
+    many: Many | None = None
     """How several events are handled in one go; by default one after another."""
 
     def __call__(self, events: Sequence[CloudEvent]) -> Reply:
@@ -94,8 +94,8 @@ class Function:
             if batch:
                 for at, event in enumerate(events):  # noqa: B007
                     _read(event)
-            if batch and self.together:
-                done += self.together(events, context)
+            if batch and self.many:
+                done += self.many(events, context)
             else:
                 for at, event in enumerate(events):  # noqa: B007
                     done.append(self.handle(event, context))

@@ -129,6 +129,6 @@ class Outcome:
 Handler = Callable[[Any, Context], Outcome]
 """``handle(event: events.cloudevent.CloudEvent, context) -> Outcome``."""
 
-Together = Callable[[Sequence[Any], Context], Sequence[Outcome]]
-"""``handle_together(events, context)``, of a function that handles many events in one go with fewer
+Many = Callable[[Sequence[Any], Context], Sequence[Outcome]]
+"""``handle_many(events, context)``, of a function that handles many events in one go with fewer
 requests than one after another; an outcome for each."""

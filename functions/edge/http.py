@@ -29,7 +29,7 @@ from events import cloudevent, registry
 from events.errors import EventError, EventTooLarge
 from functions.edge import answers, log
 from functions.edge.call import Function, Reply, refuse
-from functions.edge.context import Handler, Settings, Together
+from functions.edge.context import Handler, Many, Settings
 from functions.gateways.aws import client as aws_client
 from functions.gateways.aws.client import Aws
 from functions.gateways.clock import Clock, SystemClock
@@ -52,7 +52,7 @@ def function(
     clock: Clock | None = None,
     settings: Settings | None = None,
     aws: Callable[[], Aws] | None = None,
-    together: Together | None = None,
+    many: Many | None = None,
 ) -> View:
     """``handle`` as a view for functions-framework's ``http`` signature.
 
@@ -61,7 +61,7 @@ def function(
     """
     settings = settings or Settings.from_environment()
     call = Function(
-        name, handle, connect or _connect, clock or SystemClock(), settings, aws or _aws, together
+        name, handle, connect or _connect, clock or SystemClock(), settings, aws or _aws, many=many
     )
     places = threading.BoundedSemaphore(settings.max_in_flight)
 

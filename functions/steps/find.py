@@ -40,6 +40,8 @@ class Found:
     """Not about any machine of ours now, and why."""
     searched: bool = False
     """All nodes were read."""
+    unstamped: list[types.Node] = field(default_factory=list)
+    """Of those, the ones whose label does not name their machine yet."""
 
     @property
     def nobodys(self) -> list[Notice]:
@@ -96,6 +98,10 @@ def stamp(node: types.Node) -> str:
     """What the node's `keys.INSTANCE` label should say; empty where a label cannot say it."""
     value = instance_id(node.provider_id)
     return value if _LABEL_VALUE.fullmatch(value) else ""
+
+
+def is_unstamped(node: types.Node) -> bool:
+    return stamp(node) not in ("", node.metadata.label(keys.INSTANCE))
 
 
 _SCALE_SET = re.compile(r"(?i)/virtualMachineScaleSets/([^/]+)/virtualMachines/(\d+)$")
@@ -169,6 +175,8 @@ def _find_machines(cluster: Cluster, notices: list[Notice], found: Found, *, ful
         found.searched = True
         for node in cluster.list_nodes():
             _take(node, wanted, found)
+            if is_unstamped(node):
+                found.unstamped.append(node)
     for notice in (notice for left in wanted.values() for notice in left):
         if notice.kind in WORTH_WAITING:
             found.unknown.append(notice)

@@ -39,6 +39,7 @@ SIGTERM ends it: what is being handled is finished, what waits is given back to 
 exit codes: 0 ended by a signal, 2 wrong usage, or queue or cluster cannot be had"""
 
 SINK_WORKERS = 16
+MOST_WORKERS = SINK_WORKERS + SINK_WORKERS // 2
 TOGETHER = 100
 
 
@@ -179,8 +180,8 @@ def _queue(args: argparse.Namespace, url: str) -> "Queue":
             url,
             region=args.region,
             wait_seconds=args.wait,
-            # A connection for each long poll, and some for deletions and the keeper.
-            connections=args.polls + 4,
+            # A connection for each long poll and each worker that deletes, and the keeper's.
+            connections=args.polls + MOST_WORKERS + 1,
         )
     except ValueError as problem:
         raise _Unusable(f"--queue {problem}") from problem

@@ -105,7 +105,7 @@ def functions(
             connect,
             clock or SystemClock(),
             settings,
-            together=getattr(module, "handle_together", None),
+            many=getattr(module, "handle_many", None),
         )
     return made
 

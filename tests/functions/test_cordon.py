@@ -1245,3 +1245,44 @@ class TestStorm:
             go_on.set()
             call.result()
         assert fleet.record("n0").incidents
+
+
+def test_a_read_of_all_nodes_has_the_next_events_find_theirs() -> None:
+    """New nodes have no stamp yet, and all nodes are read once a minute only."""
+    fleet = Fleet()
+    for number in range(3):
+        fleet.handle(spot(instance_of(fleet, f"n{number}")))
+    assert fleet.cordoned() == ["n0", "n1", "n2"]
+
+
+def test_interruptions_that_come_together_are_one_read_and_one_reservation() -> None:
+    fleet = Fleet(size=20)
+    fleet.resync()
+    context = fleet.context()
+    events = [spot(instance_of(fleet, f"n{number}")) for number in range(10)]
+    outcomes = cordon.handle_many(events, context)
+    assert fleet.cordoned() == [f"n{number}" for number in range(10)]
+    assert len(outcomes) == len(events)
+    answer = outcomes[0].answer
+    assert answer is not None
+    assert len(answer.data["nodes"]) == 10
+    patches = context.cluster.requests["patch nodes"]
+    others = sum(context.cluster.requests.values()) - patches
+    assert patches == 10
+    assert others - context.cluster.requests["create events"] <= 8
+
+
+def test_a_tick_among_events_is_a_resync_of_its_own() -> None:
+    fleet = Fleet()
+    outcomes = cordon.handle_many([ping(), fleet.sick()], fleet.context())
+    assert len(outcomes) == 2
+    assert fleet.cordoned() == ["n0"]
+
+
+def test_whose_machine_no_node_stands_for_is_said_for_those_who_share_the_queue() -> None:
+    fleet = Fleet()
+    ours, theirs = instance_of(fleet, "n0"), "i-0fedcba9876543210"
+    outcome = cordon.handle_many([spot(ours), spot(theirs)], fleet.context())[0]
+    assert outcome.unknown == {theirs}
+    assert fleet.cordoned() == ["n0"]
+    assert fleet.handle(fleet.sick("n1")).unknown == frozenset()

@@ -1,0 +1,112 @@
+"""The functions in one process: what is handled together, what follows, and what wakes them."""
+
+import threading
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
+
+import pytest
+
+from events.cloudevent import CloudEvent
+from functions.edge.call import Function
+from functions.edge.context import Answer, Context, Outcome, Settings
+from functions.edge.sqs_options import Result
+from functions.gateways.clock import SystemClock
+from functions.gateways.kubernetes.client import Cluster
+from infra.local.clock import Ticks
+from infra.local.in_process import InProcess, functions
+from infra.local.manifests import PingSource
+from tests.support.edge import Silent
+
+SPOT = "aws.ec2.EC2 Spot Instance Interruption Warning"
+CORDONED = "dev.groundcrew.nodes.cordoned"
+
+
+def event(name: str, kind: str = SPOT) -> CloudEvent:
+    return CloudEvent(id=name, source="/test", type=kind, data=b"{}")
+
+
+class Recorder:
+    def __init__(self, answer: Answer | None = None) -> None:
+        self.calls: list[list[str]] = []
+        self.called = threading.Event()
+        self._answer = answer
+
+    def handle(self, event: CloudEvent, context: Context) -> Outcome:
+        return self.many([event], context)[0]
+
+    def many(self, events: Sequence[CloudEvent], context: Context) -> list[Outcome]:
+        self.calls.append([one.id for one in events])
+        self.called.set()
+        return [Outcome(answer=self._answer, unknown=frozenset({one.id})) for one in events]
+
+
+def function(name: str, handle: Callable[..., Outcome], **more: object) -> Function:
+    made = Function(name, handle, lambda: Cluster(Silent()), SystemClock(), Settings())
+    return Function(**{**vars(made), **more})
+
+
+@pytest.fixture(autouse=True)
+def _unread(monkeypatch: pytest.MonkeyPatch) -> None:
+    # What is in the events is none of this file's business.
+    monkeypatch.setattr("functions.edge.call._read", lambda event: None)
+
+
+def test_events_for_one_function_are_one_call_and_the_answer_goes_on() -> None:
+    cordon = Recorder(Answer(CORDONED, {"nodes": [{"node": "n1"}]}))
+    drain = Recorder()
+    crew = InProcess(
+        {
+            "cordon": function("cordon", cordon.handle, many=cordon.many),
+            "drain": function("drain", drain.handle),
+        }
+    )
+    results = crew.act([event("a"), event("x", "t.of.nobody"), event("b")])
+    assert cordon.calls == [["a", "b"]]
+    assert [result.done for result in results] == [True] * 3
+    assert results[0].unknown == {"a", "b"}
+    assert results[1] == Result(204)
+    assert drain.called.wait(5.0)
+    crew.stop()
+
+
+def test_an_api_server_that_is_not_reached_is_said_of_those_it_was_needed_for() -> None:
+    def needs_the_cluster(event: CloudEvent, context: Context) -> Outcome:
+        context.cluster.get_node("n1")
+        return Outcome()
+
+    crew = InProcess({"cordon": function("cordon", needs_the_cluster)})
+    one, other = crew.act([event("a"), event("x", "t.of.nobody")])
+    assert (one.status, one.retry_after_seconds > 0, other.status) == (503, True, 204)
+    assert "cannot be reached" in one.problem
+
+
+def test_functions_are_woken_by_their_clocks() -> None:
+    cordon = Recorder()
+    every_second = PingSource("resync-cordon", "ns", "* * * * * *", "UTC", "", "Broker/groundcrew")
+    crew = InProcess({"cordon": function("cordon", cordon.handle)}, ticks=Ticks([every_second]))
+    crew.start()
+    assert cordon.called.wait(5.0)
+    crew.stop()
+
+
+def test_a_resync_that_takes_longer_than_its_interval_does_not_run_twice_at_once() -> None:
+    go, begun = threading.Event(), []
+
+    def slow(event: CloudEvent, context: Context) -> Outcome:
+        begun.append(datetime.now(UTC))
+        go.wait(10.0)
+        return Outcome()
+
+    every_second = PingSource("resync-cordon", "ns", "* * * * * *", "UTC", "", "Broker/groundcrew")
+    crew = InProcess({"cordon": function("cordon", slow)}, ticks=Ticks([every_second]))
+    crew.start()
+    threading.Event().wait(2.6)
+    assert len(begun) == 1
+    go.set()
+    crew.stop()
+
+
+def test_all_functions_that_triggers_name_are_there() -> None:
+    made = functions(lambda: Cluster(Silent()), Settings())
+    assert {"cordon", "drain"} <= set(made)
+    assert made["cordon"].many is not None
