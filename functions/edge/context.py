@@ -35,6 +35,9 @@ class Settings:
     parallel: int = 8
     """Node patches in flight. One alone gives some 50 a second on a quiet API server, eight about
     130, more gain nothing. 1 makes a replay deterministic. GROUNDCREW_PARALLEL."""
+    regions: tuple[str, ...] = ()
+    """AWS regions of the cluster's machines, for what is asked of AWS beside a machine's own.
+    GROUNDCREW_REGIONS (commas between), else AWS_REGION, which EKS sets in a pod with a role."""
     pod_name: str = ""
     pod_node: str = ""
     """Ourselves, by the downward API (POD_NAME, NODE_NAME): our node is drained last."""
@@ -48,6 +51,12 @@ class Settings:
             call_seconds=_number(environ, "GROUNDCREW_CALL_SECONDS", cls.call_seconds),
             max_in_flight=max(1, int(_number(environ, "GROUNDCREW_MAX_IN_FLIGHT", threads - 2))),
             parallel=int(environ.get("GROUNDCREW_PARALLEL") or cls.parallel),
+            regions=tuple(
+                filter(
+                    None,
+                    (environ.get("GROUNDCREW_REGIONS") or environ.get("AWS_REGION", "")).split(","),
+                )
+            ),
             pod_name=environ.get("POD_NAME", ""),
             pod_node=environ.get("NODE_NAME", ""),
         )

@@ -31,6 +31,9 @@ class Action(enum.StrEnum):
     """Pods are still leaving, or are blocked. See blocked_by."""
     DRAINED = "drained"
     STOP_DRAIN = "stop-drain"
+    # of lifecycle hooks
+    HOOK = "hook-completed"
+    """An Auto Scaling group was told that the instance it holds may end, or may serve."""
 
 
 class Decision(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):

@@ -6,6 +6,9 @@ STATE = "groundcrew.dev/state"
 """Node label, written by cordon: `State`, to select marked nodes by."""
 DRAIN = "groundcrew.dev/drain"
 """Node annotation, written by drain: how far it is (`rules.drain_state`)."""
+LIFECYCLE = "groundcrew.dev/lifecycle"
+"""Node annotation, written by replace: heartbeats and ends of lifecycle hooks (`rules.lifecycle`).
+"""
 CORDONED_BY = "groundcrew.dev/cordoned-by"
 """Node annotation, written by the operator's commands: who took the node out of service
 (`rules.claim`)."""

@@ -213,6 +213,8 @@ class Terminate(_Document, frozen=True):
 class Lifecycle(_Document, frozen=True):
     at_end: Literal["CONTINUE", "ABANDON"]
     heartbeat: Share
+    longest: Duration
+    launch_within: Duration
 
 
 class Policy(_Document, frozen=True):

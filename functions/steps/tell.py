@@ -36,6 +36,7 @@ REASONS = {
     Action.WAIT: "DrainBlocked",
     Action.DRAINED: "NodeDrained",
     Action.STOP_DRAIN: "DrainStopped",
+    Action.HOOK: "LifecycleHookCompleted",
 }
 GOOD_NEWS = frozenset({Action.UNCORDON, Action.CLOSE, Action.DRAINED})
 

@@ -14,6 +14,7 @@ import boto3
 import pytest
 from moto import mock_aws
 from moto.autoscaling.exceptions import AutoscalingClientError
+from moto.autoscaling.models import autoscaling_backends
 from moto.autoscaling.responses import AutoScalingResponse
 from moto.core.responses import EmptyResult
 
@@ -42,8 +43,12 @@ class Held:
         }  # fmt: skip
         action = self.actions.get(asked["InstanceId"])
         named = Lifecycle(
-            asked["LifecycleActionToken"], asked["LifecycleHookName"], asked["AutoScalingGroupName"]
+            asked["LifecycleActionToken"] or "",
+            asked["LifecycleHookName"],
+            asked["AutoScalingGroupName"],
         )
+        if action and not named.token:
+            named = named._replace(token=action.token)
         if action != named:
             raise AutoscalingClientError(
                 "ValidationError",
@@ -205,3 +210,20 @@ def state_change(instance_id: str, state: str = "running") -> str:
     return bridged(
         "EC2 Instance State-change Notification", {"instance-id": instance_id, "state": state}
     )
+
+
+def hook(name: str, group: str, transition: str = "TERMINATING", *, seconds: int = 3600) -> None:
+    client("autoscaling").put_lifecycle_hook(
+        LifecycleHookName=name,
+        AutoScalingGroupName=group,
+        LifecycleTransition=f"autoscaling:EC2_INSTANCE_{transition}",
+        HeartbeatTimeout=seconds,
+        DefaultResult="ABANDON",
+    )
+
+
+def put_into(state: str, instance_id: str) -> None:
+    """``Terminating:Wait`` and the like, in which moto never puts an instance by itself."""
+    groups = autoscaling_backends[ACCOUNT][REGION].autoscaling_groups.values()
+    (found,) = (s for g in groups for s in g.instance_states if s.instance.id == instance_id)
+    found.lifecycle_state = state

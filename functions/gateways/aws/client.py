@@ -162,6 +162,13 @@ class Aws:
                     found[made.name] = made
         return found
 
+    def all_groups(self, region: str) -> Iterator[types.Group]:
+        """Every group of the region, with its instances: one call for some fifty groups."""
+        for page in self._pages(
+            "autoscaling", region, "DescribeAutoScalingGroups", MaxRecords=GROUPS_A_CALL
+        ):
+            yield from (types.group(one) for one in page["AutoScalingGroups"])
+
     def hooks(self, region: str, group: str) -> tuple[types.Hook, ...]:
         said = self._repeatable(
             "autoscaling", region, "DescribeLifecycleHooks", AutoScalingGroupName=group
@@ -255,11 +262,13 @@ def connect(clock: Clock | None = None) -> Aws:
 
 
 def _named(machine: Machine, action: Lifecycle) -> Mapping[str, str]:
+    # Without a token the hold of that instance by that hook is meant.
+    token = {"LifecycleActionToken": action.token} if action.token else {}
     return {
         "AutoScalingGroupName": action.group,
         "LifecycleHookName": action.hook,
-        "LifecycleActionToken": action.token,
         "InstanceId": machine.instance_id,
+        **token,
     }
 
 

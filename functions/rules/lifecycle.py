@@ -1,0 +1,127 @@
+"""When a lifecycle hook of an Auto Scaling group is told to go on holding, and when to let go.
+
+https://docs.aws.amazon.com/autoscaling/ec2/userguide/lifecycle-hooks.html
+
+A hook holds an instance for its heartbeat time, 30 s to 2 h; each heartbeat begins that time anew,
+up to 48 h or a hundred times in all. What it is told at the end is CONTINUE or ABANDON, once.
+
+What is remembered of a hook is on the node (`keys.LIFECYCLE`): when the last heartbeat went out,
+and how it ended. So there is one heartbeat a period however many processes and redelivered
+messages there are, and none goes on after its node or after the end: tools that began a loop for
+each message had loops that outlived the instance.
+"""
+
+import enum
+from collections.abc import Mapping
+from datetime import datetime, timedelta
+
+import msgspec
+
+from functions.rules.policy import Lifecycle as Policy
+
+VERSION = 1
+MOST_BEATS = 100
+LAST = timedelta(minutes=1)
+"""Kept before AWS's own end of a hook, so that it is we who say which end it takes."""
+
+
+class Act(enum.StrEnum):
+    ASK = "ask"
+    """How long the hook holds is not known yet."""
+    BEAT = "heartbeat"
+    CONTINUE = "CONTINUE"
+    ABANDON = "ABANDON"
+    WAIT = "wait"
+    NOTHING = "nothing"
+
+
+class Hold(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
+    """What the annotation says of one hook that holds the node's instance."""
+
+    seconds: int = 0
+    """The hook's heartbeat time. 0: not known."""
+    most_seconds: int = 0
+    """AWS's own end of it."""
+    beat: datetime | None = None
+    """When the last heartbeat was taken."""
+    beats: int = 0
+    ended: str = ""
+    """What it was told, or ``gone``: AWS knows of no such hook or hold any more."""
+
+
+class Facts(msgspec.Struct, frozen=True, kw_only=True):
+    """One hook and its node, as read just now."""
+
+    hold: Hold
+    since: datetime
+    """When the hold began, as far as is known."""
+    launching: bool = False
+    done: bool = False
+    """The pods are gone; of a launch: the node is schedulable."""
+    paused: str = ""
+    """Why nothing may be ended now. Holding on goes on."""
+
+
+class Next(msgspec.Struct, frozen=True):
+    act: Act
+    reason: str
+    look_again: datetime | None = None
+
+
+def decide(facts: Facts, policy: Policy, now: datetime) -> Next:
+    """What comes next for one hook."""
+    hold = facts.hold
+    if hold.ended:
+        return Next(Act.NOTHING, f"over: {hold.ended}")
+    if facts.done and not facts.paused:
+        what = "the node is schedulable" if facts.launching else "the pods are gone"
+        return Next(Act.CONTINUE, what)
+    if not hold.seconds:
+        return Next(Act.ASK, "how long it holds is asked for")
+    period = timedelta(seconds=hold.seconds)
+    aws = facts.since + min(timedelta(seconds=hold.most_seconds), MOST_BEATS * period)
+    ours = facts.since + (policy.launch_within if facts.launching else policy.longest)
+    end = min(ours, aws - LAST)
+    if now >= end:
+        if facts.launching:
+            return Next(Act.NOTHING, "not schedulable in its time: the hook runs out")
+        if facts.paused:
+            return Next(Act.WAIT, f"its time is over, and {facts.paused}: the hook runs out")
+        return Next(Act(policy.at_end), "its time is over and pods are left")
+    due = (hold.beat or facts.since) + period * policy.heartbeat
+    if now >= due:
+        return Next(Act.BEAT, f"{_share(policy)} of its {hold.seconds} s are over", now)
+    return Next(Act.WAIT, "held", min(due, end))
+
+
+def _share(policy: Policy) -> str:
+    return str(policy.heartbeat)
+
+
+class Unreadable(ValueError):
+    """The annotation is not one that we can read."""
+
+
+class _Book(msgspec.Struct, frozen=True, omit_defaults=True):
+    v: int = VERSION
+    provider_id: str = ""
+    hooks: dict[str, Hold] = {}
+
+
+def decode(text: str | None, provider_id: str) -> dict[str, Hold]:
+    """By hook, what the annotation says about that machine; another's is none of its business.
+
+    Raises `Unreadable`: whoever catches it begins anew, at worst with one heartbeat too many.
+    """
+    if not text:
+        return {}
+    try:
+        book = msgspec.json.decode(text, type=_Book)
+    except (msgspec.DecodeError, UnicodeDecodeError) as problem:
+        raise Unreadable(str(problem)) from problem
+    return dict(book.hooks) if book.provider_id == provider_id else {}
+
+
+def encode(hooks: Mapping[str, Hold], provider_id: str) -> str:
+    book = _Book(provider_id=provider_id, hooks=dict(sorted(hooks.items())))
+    return msgspec.json.encode(book).decode()
