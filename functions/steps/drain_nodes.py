@@ -15,7 +15,8 @@ from functions.rules.policy import Policy
 from functions.steps import drain_mark, mark, owners, pods, volumes, warn
 from functions.steps.drain_call import Call
 from functions.steps.drain_target import Target, kubelet_lost
-from functions.steps.evict import Wait, evict
+from functions.steps.evict import evict
+from functions.steps.evict_wait import Wait
 
 AT_ONCE = 32
 """Nodes that one call works on side by side. With more than that, pods are asked to leave and not

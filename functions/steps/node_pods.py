@@ -79,6 +79,9 @@ class NodePods:
         if self.found.pop(uid, None) is not None:
             self.went += 1
 
+    def any_leaves(self) -> bool:
+        return any(pod.gone_by or uid in self.asked for uid, pod in self.found.items())
+
     def never(self, step: Step) -> bool:
         """Refused for good. A deletion at a deadline is another question than an eviction."""
         said = self.said.get(step.pod.uid)

@@ -23,7 +23,8 @@ from functions.steps import cordon_by_hand, pods, volumes, warn
 from functions.steps.cordon_by_hand import Before, Cordoned, Replaced
 from functions.steps.drain_call import Call
 from functions.steps.drain_target import list_pods
-from functions.steps.evict import Wait, evict
+from functions.steps.evict import evict
+from functions.steps.evict_wait import Wait
 from infra.cli import cordon_words
 from infra.cli.connect import Refused, Session
 from infra.cli.drain_before import Prepared, side_by_side, target_of

@@ -17,7 +17,8 @@ from functions.rules.draining import Ended, Result
 from functions.rules.policy import Drain
 from functions.steps.drain_call import Call
 from functions.steps.drain_target import Target
-from functions.steps.evict import Wait, evict
+from functions.steps.evict import evict
+from functions.steps.evict_wait import Wait
 from functions.steps.preview import plan, preview
 from infra.local.cluster import EmbeddedTransport, builders
 from tests.support.simulated import DrainWorld, SimClock

@@ -15,7 +15,8 @@ from functions.rules import policy
 from functions.rules.draining import Ended, Result
 from functions.steps.drain_call import Call
 from functions.steps.drain_target import Target
-from functions.steps.evict import Wait, evict
+from functions.steps.evict import evict
+from functions.steps.evict_wait import Wait
 from infra.local.cluster import EmbeddedCluster, builders
 from infra.local.cluster.http import serve
 from infra.local.cluster.world import Delays
