@@ -19,7 +19,7 @@ from functions.edge.sqs_options import Result
 from functions.gateways.clock import Clock, SystemClock
 from functions.gateways.kubernetes.client import Cluster
 from infra.local import manifests
-from infra.local.broker import Broker
+from infra.local.broker import Broker, Delivery
 from infra.local.clock import Ticks
 
 FOLLOWING = 4
@@ -55,7 +55,27 @@ class InProcess:
         self._following.shutdown(cancel_futures=True)
 
     def act(self, events: Sequence[CloudEvent]) -> list[Result]:
-        """Have ``events`` handled, all of them in one call of each function; a result for each."""
+        """Have ``events`` handled, all of them in one call of each function; a result for each.
+        What follows from the answers goes on when this has returned."""
+        return self._act(events, self._follow)
+
+    def act_and_follow(self, events: Sequence[CloudEvent]) -> list[Result]:
+        """The same, where nothing runs between calls (Lambda): what follows has happened when this
+        returns."""
+        return self._act(events, self.publish)
+
+    def publish(self, event: CloudEvent) -> list[Delivery]:
+        """Have ``event`` handled by whoever waits for it, and all that follows from it."""
+        deliveries = self._broker.publish(event)
+        for delivery in deliveries:
+            if delivery.dead:
+                log.write(logging.ERROR, f"not taken: {delivery.dead}", event_type=event.type)
+        self._broker.dead_letters.clear()
+        return deliveries
+
+    def _act(
+        self, events: Sequence[CloudEvent], follow: Callable[[CloudEvent], object]
+    ) -> list[Result]:
         results = [Result(204)] * len(events)
         for trigger in self._broker.triggers:
             taken = [place for place, event in enumerate(events) if trigger.takes(event)]
@@ -63,24 +83,18 @@ class InProcess:
                 continue
             reply = self._functions[trigger.subscriber]([events[place] for place in taken])
             if reply.event:
-                self._follow(reply.event)
+                follow(reply.event)
             for place in taken:
                 results[place] = _worse(results[place], _result(reply))
         return results
 
     def _follow(self, answer: CloudEvent) -> None:
         # Lost with the process, it is found by the resync of whoever waits for it.
-        self._following.submit(self._publish, answer)
-
-    def _publish(self, event: CloudEvent) -> None:
-        for delivery in self._broker.publish(event):
-            if delivery.dead:
-                log.write(logging.ERROR, f"not taken: {delivery.dead}", event_type=event.type)
-        self._broker.dead_letters.clear()
+        self._following.submit(self.publish, answer)
 
     def _tick(self) -> None:
         last = self._clock.now()
-        running: dict[str, Future[None]] = {}
+        running: dict[str, Future[list[Delivery]]] = {}
         while not self._stopping.wait(TICK_SECONDS):
             now = self._clock.now()
             # A resync that takes longer than its interval misses ticks, and they are not made up
@@ -88,7 +102,7 @@ class InProcess:
             due = {tick.source.name: tick for tick in self._ticks.due(last, now)}
             for name, tick in due.items():
                 if name not in running or running[name].done():
-                    running[name] = self._following.submit(self._publish, tick.event)
+                    running[name] = self._following.submit(self.publish, tick.event)
             last = now
 
 

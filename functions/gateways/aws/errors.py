@@ -147,6 +147,7 @@ BY_CODE: Mapping[str, type[Refused]] = {
         (
             "InvalidInstanceID.NotFound",
             "InvalidSpotInstanceRequestID.NotFound",
+            "ResourceNotFoundException",
             "QueueDoesNotExist",
             "AWS.SimpleQueueService.NonExistentQueue",
         ),

@@ -1,0 +1,1 @@
+"""What runs in AWS: the template of queue, rules, roles and the Lambda function, and its entry."""
