@@ -5,7 +5,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 PIP    := $(BIN)/python -m pip --disable-pip-version-check --quiet
 
-.PHONY: replay test lint test-cluster bench-edge bench-drain bench-storm bench-replay bench-backtest lock clean help
+.PHONY: replay test lint test-cluster bench-edge bench-drain bench-storm bench-nth bench-replay bench-backtest lock clean help
 .DEFAULT_GOAL := help
 
 help: ## what can be made here
@@ -39,6 +39,10 @@ bench-drain: $(VENV)/.dev ## drain with kubectl and with ours, on a real control
 
 bench-storm: $(VENV)/.dev ## half of 1,500 nodes accused at once, on a real control plane
 	@$(BIN)/python -m tests.controlplane.build && $(BIN)/python -m tests.bench.storm $(ARGS)
+
+bench-nth: $(VENV)/.dev ## spot interruptions: aws-node-termination-handler and ours, in turns
+	@$(BIN)/python -m tests.controlplane.build && $(BIN)/python -m tests.bench.nth.build
+	@$(BIN)/python -m tests.bench.nth $(ARGS)
 
 # Locks hold hashes and no addresses, so that any index that serves the same files will do.
 lock: ## write the locks anew (needs uv)

@@ -134,14 +134,10 @@ def _in_process(
 
     from functions.edge.context import Settings
     from functions.edge.sqs_consumer import Consumer
-    from infra.local.in_process import InProcess, functions, poll
+    from infra.local.in_process import InProcess, functions
 
     settings = dataclasses.replace(Settings.from_environment(), namespace=session.namespace)
-    if not settings.regions:
-        # The queue's region is the machines': EventBridge does not cross regions by itself.
-        settings = dataclasses.replace(settings, regions=(queue.region,))
-    connect_to = session.cluster.fresh
-    crew = InProcess(functions(connect_to, settings), poll=poll(connect_to, settings))
+    crew = InProcess(functions(session.cluster.fresh, settings))
     options = _options(args, workers=1, together=TOGETHER)
     crew.start()
     try:

@@ -22,7 +22,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -56,10 +56,10 @@ PROGRESS_INTERVAL_SECONDS = 60
 class GoMissingError(Exception):
     """There is no ``go`` on the PATH."""
 
-    def __init__(self) -> None:
+    def __init__(self, command: str = BUILD_COMMAND) -> None:
         super().__init__(
             f"go is not on the PATH: install Go {_go_version_needed()} or later, "
-            f"then run: {BUILD_COMMAND}"
+            f"then run: {command}"
         )
 
 
@@ -86,28 +86,40 @@ def cached() -> Binaries | None:
 
     Without Go any Go version's build of these pins will do: there is nothing to build it with.
     """
-    try:
-        folders = [cache_root() / _key()]
-    except GoMissingError:
-        folders = sorted(cache_root().glob(f"{_pins_digest()}-go*"))
-    return next((Binaries(folder) for folder in folders if folder.is_dir()), None)
+    folder = finished(_pins_digest())
+    return Binaries(folder) if folder else None
 
 
 def build() -> Binaries:
     """Build whatever is missing and return the result; two builds at once wait for each other."""
-    target = cache_root() / _key()
+    return Binaries(build_once(_pins_digest(), _build_into))
+
+
+def finished(pins: str) -> Path | None:
+    """The folder of a finished build of these pins (their digest), with this Go if there is one."""
+    try:
+        folders = [_folder(pins)]
+    except GoMissingError:
+        folders = sorted(cache_root().glob(f"{pins}-go*"))
+    return next((folder for folder in folders if folder.is_dir()), None)
+
+
+def build_once(pins: str, build_into: Callable[[Path], None]) -> Path:
+    """The folder of the finished build of ``pins``; what is missing is built by
+    ``build_into(folder)``, by one process at a time."""
+    target = _folder(pins)
     target.parent.mkdir(parents=True, exist_ok=True)
     with _lock(target):
         if not target.is_dir():
-            # A leading dot: cached() must not find it when it looks for any Go version's build.
+            # A leading dot: finished() must not find it when it looks for any Go version's build.
             prefix = f".partial-{target.name}-"
             for abandoned in target.parent.glob(f"{prefix}*"):
                 shutil.rmtree(abandoned)
             partial = Path(tempfile.mkdtemp(prefix=prefix, dir=target.parent))
-            _build_into(partial)
+            build_into(partial)
             # Only a complete build ever has the final name, so its existence is the proof.
             partial.rename(target)
-    return Binaries(target)
+    return target
 
 
 def cache_root() -> Path:
@@ -117,8 +129,8 @@ def cache_root() -> Path:
     return Path(user_cache) / "groundcrew" / "controlplane"
 
 
-def _key() -> str:
-    return f"{_pins_digest()}-{_go('env', 'GOVERSION', cwd=GOMOD / 'etcd')}"
+def _folder(pins: str) -> Path:
+    return cache_root() / f"{pins}-{_go('env', 'GOVERSION', cwd=GOMOD / 'etcd')}"
 
 
 def _pins_digest() -> str:
@@ -137,15 +149,18 @@ def _build_into(folder: Path) -> None:
     for number, (program, (module, package)) in enumerate(PROGRAMS.items(), start=1):
         label = f"[{number}/{len(PROGRAMS)}] {program}"
         print(f"{label}: building", flush=True)
-        seconds = _build_program(label, GOMOD / module, package, folder / program)
+        flags = [f"-ldflags={_linker_flags(module)}"]
+        seconds = build_program(label, GOMOD / module, package, folder / program, flags)
         total = time.monotonic() - started
         print(f"{label}: built in {seconds:.0f} s ({total:.0f} s in all)", flush=True)
     (folder / "kwok-stages.yaml").write_text(_kwok_stages())
 
 
-def _build_program(label: str, module: Path, package: str, output: Path) -> float:
+def build_program(
+    label: str, module: Path, package: str, output: Path, flags: Sequence[str]
+) -> float:
     """Run ``go build``, saying from time to time that it is still at work; seconds taken."""
-    command = ["go", "build", *GO_FLAGS, f"-ldflags={_linker_flags(module)}", "-o", str(output)]
+    command = ["go", "build", *GO_FLAGS, *flags, "-o", str(output)]
     started = time.monotonic()
     with tempfile.TemporaryFile("w+") as said:
         process = subprocess.Popen(
@@ -167,10 +182,10 @@ def _build_program(label: str, module: Path, package: str, output: Path) -> floa
     return time.monotonic() - started
 
 
-def _linker_flags(module: Path) -> str:
+def _linker_flags(module: str) -> str:
     """No debug tables (half the size), and for Kubernetes the version that clients are told."""
     flags = "-s -w"
-    if module.name == "kubernetes":
+    if module == "kubernetes":
         version = kubernetes_version()
         major, minor, _patch = version.removeprefix("v").split(".")
         stamps = {"gitVersion": version, "gitMajor": major, "gitMinor": minor}

@@ -69,7 +69,7 @@ def test_a_module_without_its_pinned_checksum_stops_the_build(
     assert tampered != sums
     (module / "go.sum").write_text(tampered)
     with pytest.raises(build.BuildError, match=refusal):
-        build._build_program("etcd", module, "go.etcd.io/etcd/server/v3", tmp_path / "out")
+        build.build_program("etcd", module, "go.etcd.io/etcd/server/v3", tmp_path / "out", [])
 
 
 def test_all_programs_of_the_build_are_of_the_pinned_version() -> None:

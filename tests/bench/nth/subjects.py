@@ -1,0 +1,168 @@
+"""The two that are measured, each a process of its own that consumes a queue."""
+
+import contextlib
+import os
+import shlex
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+from urllib.parse import urlsplit
+
+import yaml
+
+from tests.bench.nth import build
+from tests.bench.nth.cloud import ENVIRONMENT
+from tests.controlplane.access import eventually
+from tests.controlplane.cluster import ControlPlane
+
+READY_SECONDS = 60.0
+ENDS_SECONDS = 30.0
+
+
+@dataclass
+class Running:
+    process: "subprocess.Popen[bytes]"
+    log: Path
+
+    def rss_mb(self) -> float:
+        """The most that it has had in memory, in MiB."""
+        return self._status("VmHWM") / 1024
+
+    def cpu_seconds(self) -> float:
+        fields = Path(f"/proc/{self.process.pid}/stat").read_text().rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+    def check(self) -> None:
+        """Whether it still runs. Raises SystemExit with the end of its log."""
+        if (code := self.process.poll()) is not None:
+            last = self.log.read_text(errors="replace").splitlines()[-10:]
+            raise SystemExit("\n".join([f"it ended with {code}; the end of its log:", *last]))
+
+    def _status(self, field: str) -> int:
+        for line in Path(f"/proc/{self.process.pid}/status").read_text().splitlines():
+            name, _, value = line.partition(":")
+            if name == field:
+                return int(value.split()[0])
+        raise KeyError(field)
+
+
+class Subject(Protocol):
+    user: str
+    """Its identity on the control plane."""
+
+    def running(
+        self, cluster: ControlPlane, queue: str, namespace: str
+    ) -> contextlib.AbstractContextManager[Running]:
+        """Started and ready; ended afterwards."""
+
+
+class Ours:
+    """``groundcrew consume --in-process``: consumer, functions and their resync in one."""
+
+    user = "groundcrew"
+
+    @contextlib.contextmanager
+    def running(self, cluster: ControlPlane, queue: str, namespace: str) -> Iterator[Running]:
+        cluster.kubectl("create", "namespace", namespace)
+        command = [
+            str(Path(sys.executable).with_name("groundcrew")), "consume", "--queue", queue,
+            "--in-process", "--foreign", "delete", f"--namespace={namespace}",
+            f"--kubeconfig={cluster.kubeconfig(self.user)}",
+        ]  # fmt: skip
+        with _running(command, cluster.work_folder / f"{namespace}.log", {}, "consuming") as it:
+            yield it
+
+
+class Nth:
+    """NTH in queue mode with its defaults. It knows no kubeconfig: it is given what a pod has, in
+    a mount namespace of its own."""
+
+    user = "nth"
+
+    def __init__(self, program: Path) -> None:
+        self._program = program
+
+    @contextlib.contextmanager
+    def running(self, cluster: ControlPlane, queue: str, namespace: str) -> Iterator[Running]:
+        folder = cluster.work_folder / namespace
+        folder.mkdir()
+        token, certificate = _credentials(cluster.kubeconfig(self.user))
+        (folder / "token").write_text(token)
+        (folder / "ca.crt").write_bytes(certificate)
+        server = urlsplit(cluster.url)
+        given = {
+            "KUBERNETES_SERVICE_HOST": str(server.hostname),
+            "KUBERNETES_SERVICE_PORT": str(server.port),
+            "NODE_NAME": "elsewhere",
+            "POD_NAME": "nth",
+            "NAMESPACE": "kube-system",
+            "ENABLE_SQS_TERMINATION_DRAINING": "true",
+            "QUEUE_URL": queue,
+            "AWS_ENDPOINT": f"http://{urlsplit(queue).netloc}",
+            "JSON_LOGGING": "true",
+        }
+        ready = "Started watching for interruption events"
+        command = _in_a_pod(self._program, folder)
+        with _running(command, folder / "nth.log", given, ready) as it:
+            yield it
+
+
+def nth() -> Nth:
+    """Raises SystemExit that says what is missing."""
+    if shutil.which("unshare") is None:
+        raise SystemExit("unshare is not on the PATH (util-linux): NTH cannot be given its token")
+    program = build.cached()
+    if program is None:
+        raise SystemExit(f"NTH is not built: run {build.BUILD_COMMAND}")
+    return Nth(program)
+
+
+def _in_a_pod(program: Path, folder: Path) -> Sequence[str]:
+    """``program`` where /var/run/secrets holds the files of ``folder``, and only for itself."""
+    there = "/run/secrets/kubernetes.io/serviceaccount"
+    script = (
+        f"mount -t tmpfs tmpfs /run && mkdir -p {there} && "
+        f"cp {shlex.quote(str(folder))}/token {shlex.quote(str(folder))}/ca.crt {there} && "
+        f"exec {shlex.quote(str(program))}"
+    )
+    root = [] if os.geteuid() == 0 else ["--map-root-user"]
+    return ["unshare", "--mount", *root, "sh", "-c", script]
+
+
+def _credentials(kubeconfig: Path) -> tuple[str, bytes]:
+    import base64
+
+    found = yaml.safe_load(kubeconfig.read_text())
+    token = found["users"][0]["user"]["token"]
+    return token, base64.b64decode(found["clusters"][0]["cluster"]["certificate-authority-data"])
+
+
+@contextlib.contextmanager
+def _running(
+    command: Sequence[str], log: Path, given: Mapping[str, str], ready: str
+) -> Iterator[Running]:
+    # Nothing of ours or of the user's: both start with the same.
+    environment = {"PATH": os.environ["PATH"], "HOME": str(log.parent), **ENVIRONMENT, **given}
+    with log.open("wb") as file:
+        process = subprocess.Popen(command, stdout=file, stderr=file, env=environment)
+    it = Running(process, log)
+
+    def is_ready() -> bool:
+        it.check()
+        return ready in log.read_text(errors="replace")
+
+    try:
+        eventually(is_ready, f"{command[0]} is ready", READY_SECONDS)
+        yield it
+    finally:
+        process.send_signal(signal.SIGTERM)
+        try:
+            process.wait(ENDS_SECONDS)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
