@@ -22,8 +22,9 @@ import msgspec
 
 from events import registry
 from events.cloudevent import CloudEvent
-from events.notice import Notice
+from events.notice import Notice, Reading
 from events.sources import kubernetes_node
+from functions.edge import sender
 from functions.edge.context import Answer, Context, Outcome
 from functions.gateways.kubernetes import errors, types
 from functions.gateways.together import Turn
@@ -61,7 +62,7 @@ decide = cordoning.decide
 def handle(event: CloudEvent, context: Context) -> Outcome:
     if event.type == PING:
         return resync(context)
-    reading = registry.read(event)
+    reading = _read(event, context)
     if not reading.notices:
         return Outcome(declined=reading.declined)
     if done := already_done(event, context.clock.now()):
@@ -69,12 +70,20 @@ def handle(event: CloudEvent, context: Context) -> Outcome:
     return hear(reading.notices, context)
 
 
+def _read(event: CloudEvent, context: Context) -> Reading:
+    """How ``event`` is understood, from whoever it is."""
+    reading = registry.read(event)
+    if not reading.notices or sender.is_known(event, context.settings.sender_key):
+        return reading
+    return msgspec.structs.replace(reading, notices=sender.doubted(reading.notices))
+
+
 def handle_many(events: Sequence[CloudEvent], context: Context) -> list[Outcome]:
     """Many events as one: a hundred interruptions are one read, one reservation of places and a
     patch a node. The first event that says something has the outcome of all of them."""
     if any(event.type == PING for event in events):
         return [handle(event, context) for event in events]
-    readings = [registry.read(event) for event in events]
+    readings = [_read(event, context) for event in events]
     outcomes = [Outcome(declined=reading.declined) for reading in readings]
     told = [
         place

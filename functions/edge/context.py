@@ -38,6 +38,10 @@ class Settings:
     regions: tuple[str, ...] = ()
     """AWS regions of the cluster's machines, for what is asked of AWS beside a machine's own.
     GROUNDCREW_REGIONS (commas between), else AWS_REGION, which EKS sets in a pod with a role."""
+    sender_key: str = field(default="", repr=False)
+    """With it our parts sign what they send (`functions.edge.sender`). GROUNDCREW_SENDER_KEY."""
+    ingress_token: str = field(default="", repr=False)
+    """Who shows it may post raw bodies as one of us. GROUNDCREW_INGRESS_TOKEN."""
     pod_name: str = ""
     pod_node: str = ""
     """Ourselves, by the downward API (POD_NAME, NODE_NAME): our node is drained last."""
@@ -57,6 +61,8 @@ class Settings:
                     (environ.get("GROUNDCREW_REGIONS") or environ.get("AWS_REGION", "")).split(","),
                 )
             ),
+            sender_key=environ.get("GROUNDCREW_SENDER_KEY", ""),
+            ingress_token=environ.get("GROUNDCREW_INGRESS_TOKEN", ""),
             pod_name=environ.get("POD_NAME", ""),
             pod_node=environ.get("NODE_NAME", ""),
         )

@@ -20,14 +20,15 @@ here and in the functions (`Settings.call_seconds`).
 import functools
 import logging
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 
 import flask
 from werkzeug.exceptions import HTTPException, RequestEntityTooLarge
 
 from events import cloudevent, registry
 from events.errors import EventError, EventTooLarge
-from functions.edge import answers, log
+from functions.edge import answers, log, sender
 from functions.edge.call import Function, Reply, refuse
 from functions.edge.context import Handler, Many, Settings
 from functions.gateways.aws import client as aws_client
@@ -73,7 +74,7 @@ def function(
             problem = {"error": f"{settings.max_in_flight} calls are in flight; send it again"}
             return _respond(Reply(429, problem=problem, retry_after_seconds=1), unread=True)
         try:
-            return _handle(request, call)
+            return _handle(request, call, settings)
         except Exception:  # noqa: BLE001 - the framework would answer with the exception's text
             log.write(logging.ERROR, "failed outside the function", trace=True, function=name)
             return _respond(Reply(500, problem={"error": "internal error"}), unread=True)
@@ -84,7 +85,7 @@ def function(
     return view
 
 
-def _handle(request: flask.Request, call: Function) -> flask.Response:
+def _handle(request: flask.Request, call: Function, settings: Settings) -> flask.Response:
     if refusal := _wrong_request(request):
         return _respond(refusal, unread=True)
     # One byte more than is taken: of a chunked body the framework hands over what fits without
@@ -104,11 +105,20 @@ def _handle(request: flask.Request, call: Function) -> flask.Response:
     try:
         if source:
             events = registry.from_raw(source, headers, body)
+            if sender.may_speak(_by_lower_case(headers), settings.ingress_token):
+                events = [sender.sign(event, settings.sender_key) for event in events]
         else:
             events = cloudevent.parse(headers, body)
     except EventError as problem:
         return _respond(refuse(call.name, problem, unknown=404 if source else 400))
-    return _respond(call(events))
+    reply = call(events)
+    if reply.event:
+        reply = replace(reply, event=sender.sign(reply.event, settings.sender_key))
+    return _respond(reply)
+
+
+def _by_lower_case(headers: Mapping[str, str]) -> dict[str, str]:
+    return {name.lower(): value for name, value in headers.items()}
 
 
 def _wrong_request(request: flask.Request) -> Reply | None:

@@ -11,7 +11,7 @@ import msgspec
 
 from events import cloudevent
 from events.cloudevent import CloudEvent
-from functions.edge import answers
+from functions.edge import answers, sender
 from functions.edge.sqs_options import Result
 
 UNKNOWN = "groundcrew-unknown"
@@ -25,10 +25,12 @@ _QUOTED = 300
 class HttpSink:
     """Threads share it. Redirects are not followed: they are a sink that is set up wrongly."""
 
-    def __init__(self, url: str, *, connections: int, batch: bool = False) -> None:
+    def __init__(
+        self, url: str, *, connections: int, batch: bool = False, sender_key: str = ""
+    ) -> None:
         from urllib3 import PoolManager, Retry, Timeout
 
-        self._url, self._batch = url, batch
+        self._url, self._batch, self._key = url, batch, sender_key
         self._pool: Any = PoolManager(
             maxsize=connections,
             timeout=Timeout(connect=CONNECT_SECONDS, read=READ_SECONDS),
@@ -36,7 +38,8 @@ class HttpSink:
         )
 
     def __call__(self, events: Sequence[CloudEvent]) -> list[Result]:
-        """One result for each of ``events``."""
+        """One result for each of ``events``, which are signed on their way."""
+        events = [sender.sign(event, self._key) for event in events]
         size = sum(len(event.data) for event in events)
         if self._batch and len(events) > 1 and size < cloudevent.MAX_BYTES // 2:
             body = msgspec.json.encode([_structured(event) for event in events])

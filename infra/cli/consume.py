@@ -112,6 +112,7 @@ class _Unusable(Exception):
 
 
 def _to_sink(args: argparse.Namespace, queue: "Queue", forward_to: "Queue | None") -> int:
+    from functions.edge.context import Settings
     from functions.edge.http_sink import HttpSink
     from functions.edge.sqs_consumer import Consumer
 
@@ -119,7 +120,12 @@ def _to_sink(args: argparse.Namespace, queue: "Queue", forward_to: "Queue | None
         raise _Unusable(f"--sink {args.sink!r} is no URL")
     workers = 2 if args.batch else SINK_WORKERS
     options = _options(args, workers=workers, together=TOGETHER if args.batch else 1)
-    sink = HttpSink(args.sink, connections=workers + options.urgent_workers, batch=args.batch)
+    sink = HttpSink(
+        args.sink,
+        connections=workers + options.urgent_workers,
+        batch=args.batch,
+        sender_key=Settings.from_environment().sender_key,
+    )
     _until_signalled(Consumer(queue, sink, options, forward_to=forward_to), args.sink)
     return 0
 
@@ -136,7 +142,10 @@ def _in_process(
     from functions.edge.sqs_consumer import Consumer
     from infra.local.in_process import InProcess, functions
 
-    settings = dataclasses.replace(Settings.from_environment(), namespace=session.namespace)
+    # Nobody but our own queue can bring an event here: there is no signature to ask for.
+    settings = dataclasses.replace(
+        Settings.from_environment(), namespace=session.namespace, sender_key=""
+    )
     crew = InProcess(functions(session.cluster.fresh, settings))
     options = _options(args, workers=1, together=TOGETHER)
     crew.start()
