@@ -100,6 +100,11 @@ def stamp(node: types.Node) -> str:
     return value if _LABEL_VALUE.fullmatch(value) else ""
 
 
+def stamped(cluster: Cluster, machines: list[str]) -> set[str]:
+    """Those of ``machines`` that a node stands for, by its label."""
+    return {instance_id(node.provider_id) for node in _stamped(cluster, machines)}
+
+
 def is_unstamped(node: types.Node) -> bool:
     return stamp(node) not in ("", node.metadata.label(keys.INSTANCE))
 

@@ -20,7 +20,7 @@ from functions.gateways.aws import eks
 from functions.gateways.clock import Clock, SystemClock
 from infra.local.broker import Delivery
 from infra.local.clock import Ticks
-from infra.local.in_process import InProcess, functions
+from infra.local.in_process import InProcess, functions, poll
 
 MINUTE = timedelta(minutes=1)
 PAUSE_SECONDS = 5.0
@@ -44,6 +44,7 @@ def ticks(crew: InProcess, left: Callable[[], float], clock: Clock) -> None:
     of the invocation last."""
     began = clock.now()
     due = {tick.source.name: tick.event for tick in Ticks().due(began - MINUTE, began)}
+    crew.poll()
     while due:
         again = {}
         for name, event in due.items():
@@ -77,4 +78,5 @@ def _crew() -> InProcess:
     cluster = eks.connect(region, name)
     seconds = round(time.perf_counter() - started, 2)
     log.write(20, f"for cluster {name} in {region}", seconds=seconds)
-    return InProcess(functions(cluster.fresh, Settings.from_environment()))
+    settings = Settings.from_environment()
+    return InProcess(functions(cluster.fresh, settings), poll=poll(cluster.fresh, settings))

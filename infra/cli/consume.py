@@ -140,13 +140,17 @@ def _in_process(
 
     from functions.edge.context import Settings
     from functions.edge.sqs_consumer import Consumer
-    from infra.local.in_process import InProcess, functions
+    from infra.local.in_process import InProcess, functions, poll
 
     # Nobody but our own queue can bring an event here: there is no signature to ask for.
     settings = dataclasses.replace(
         Settings.from_environment(), namespace=session.namespace, sender_key=""
     )
-    crew = InProcess(functions(session.cluster.fresh, settings))
+    if not settings.regions:
+        # The queue's region is the machines': EventBridge does not cross regions by itself.
+        settings = dataclasses.replace(settings, regions=(queue.region,))
+    connect_to = session.cluster.fresh
+    crew = InProcess(functions(connect_to, settings), poll=poll(connect_to, settings))
     options = _options(args, workers=1, together=TOGETHER)
     crew.start()
     try:

@@ -10,8 +10,11 @@ import logging
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from datetime import timedelta
+from typing import Any
 
 from events.cloudevent import CloudEvent
+from functions import poll as polling
 from functions.edge import log
 from functions.edge.call import Function, Reply
 from functions.edge.context import Settings
@@ -20,11 +23,12 @@ from functions.gateways.clock import Clock, SystemClock
 from functions.gateways.kubernetes.client import Cluster
 from infra.local import manifests
 from infra.local.broker import Broker, Delivery
-from infra.local.clock import Ticks
+from infra.local.clock import PING, Ticks
 
 FOLLOWING = 4
 """Answers that are passed on at once."""
 TICK_SECONDS = 0.5
+MINUTE = timedelta(minutes=1)
 
 
 class InProcess:
@@ -34,7 +38,10 @@ class InProcess:
         *,
         clock: Clock | None = None,
         ticks: Ticks | None = None,
+        poll: Function | None = None,
     ) -> None:
+        """``poll`` asks the cloud each minute what no event told (`functions.poll`)."""
+        self._poll = poll
         self._functions = dict(functions)
         self._broker = Broker(functions)
         self._clock = clock or SystemClock()
@@ -73,6 +80,18 @@ class InProcess:
         self._broker.dead_letters.clear()
         return deliveries
 
+    def poll(self) -> None:
+        """Ask the cloud, and have handled what it says; whatever goes wrong is in the log, and the
+        next minute asks again."""
+        if self._poll is None:
+            return
+        now = self._clock.now()
+        tick = CloudEvent(
+            id=f"poll-{now.isoformat()}", source="/pingsources/poll", type=PING, data=b"{}"
+        )
+        if found := self._poll([tick]).event:
+            self.act_and_follow([found])
+
     def _act(
         self, events: Sequence[CloudEvent], follow: Callable[[CloudEvent], object]
     ) -> list[Result]:
@@ -94,7 +113,8 @@ class InProcess:
 
     def _tick(self) -> None:
         last = self._clock.now()
-        running: dict[str, Future[list[Delivery]]] = {}
+        running: dict[str, Future[Any]] = {}
+        polled = last
         while not self._stopping.wait(TICK_SECONDS):
             now = self._clock.now()
             # A resync that takes longer than its interval misses ticks, and they are not made up
@@ -103,6 +123,8 @@ class InProcess:
             for name, tick in due.items():
                 if name not in running or running[name].done():
                     running[name] = self._following.submit(self.publish, tick.event)
+            if now - polled >= MINUTE and ("poll" not in running or running["poll"].done()):
+                polled, running["poll"] = now, self._following.submit(self.poll)
             last = now
 
 
@@ -122,6 +144,12 @@ def functions(
             many=getattr(module, "handle_many", None),
         )
     return made
+
+
+def poll(
+    connect: Callable[[], Cluster], settings: Settings, clock: Clock | None = None
+) -> Function:
+    return Function("poll", polling.handle, connect, clock or SystemClock(), settings)
 
 
 def _result(reply: Reply) -> Result:

@@ -12,6 +12,8 @@ from typing import Any
 
 import boto3
 import pytest
+from botocore.session import get_session
+from botocore.validate import ParamValidator
 from moto import mock_aws
 from moto.autoscaling.exceptions import AutoscalingClientError
 from moto.autoscaling.models import autoscaling_backends
@@ -111,6 +113,19 @@ def client(service: str, region: str = REGION) -> Any:
 @functools.cache
 def image(region: str = REGION) -> str:
     return str(client("ec2", region).describe_images(Owners=["amazon"])["Images"][0]["ImageId"])
+
+
+@functools.cache
+def _model(service: str) -> Any:
+    return get_session().get_service_model(service)
+
+
+def checked(service: str, operation: str, answer: Any) -> Any:
+    """``answer``, if it has the shape that botocore's model gives to the operation's."""
+    shape = _model(service).operation_model(operation).output_shape
+    report = ParamValidator().validate(answer, shape) if shape else None
+    assert report is None or not report.has_errors(), report.generate_report()
+    return answer
 
 
 def instances(count: int = 1, region: str = REGION, **given: Any) -> list[str]:

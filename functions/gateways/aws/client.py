@@ -104,6 +104,23 @@ class Aws:
                         raise
                     left = [one for one in left if one not in unknown]
 
+    def statuses_by(
+        self, region: str, name: str, values: Iterable[str]
+    ) -> Iterator[Mapping[str, Any]]:
+        """Each instance of DescribeInstanceStatus that passes a filter: the account's, not the
+        cluster's."""
+        chosen = [{"Name": name, "Values": list(values)}]
+        for page in self._pages("ec2", region, "DescribeInstanceStatus", Filters=chosen):
+            yield from page["InstanceStatuses"]
+
+    def spot_requests_by_status(
+        self, region: str, codes: Iterable[str]
+    ) -> Iterator[Mapping[str, Any]]:
+        """Each of DescribeSpotInstanceRequests whose status has one of ``codes``."""
+        chosen = [{"Name": "status-code", "Values": list(codes)}]
+        for page in self._pages("ec2", region, "DescribeSpotInstanceRequests", Filters=chosen):
+            yield from page["SpotInstanceRequests"]
+
     def spot_requests(self, region: str, ids: Iterable[str]) -> Iterator[Mapping[str, Any]]:
         """Answers of DescribeSpotInstanceRequests, page by page, about instances ``ids``."""
         for some in _batches(ids, INSTANCES_A_CALL):

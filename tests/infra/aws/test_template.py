@@ -10,8 +10,10 @@ import yaml
 from cfnlint.api import ManualArgs, lint_file
 from moto.events.models import EventPattern
 
+from events.cloudevent import CloudEvent
 from events.registry import SOURCES
-from infra.local import manifests
+from functions import poll
+from infra.local import filters, manifests
 
 ROOT = Path(__file__).parents[3]
 TEMPLATE = ROOT / "infra" / "aws" / "template.yaml"
@@ -123,3 +125,18 @@ def test_the_manifests_name_what_there_is() -> None:
     assert bound <= roles
     acting = {trigger.subscriber for trigger in manifests.triggers()}
     assert {name.removeprefix("groundcrew-") for _, name in bound} == acting
+
+
+def test_the_poll_is_woken_by_its_clock_and_its_answer_by_nobody_but_cordon() -> None:
+    bodies = {
+        body["kind"]: body
+        for body in yaml.safe_load_all((TEMPLATE.parent / "poll.yaml").read_text())
+    }
+    takes = filters.of_trigger(bodies["Trigger"]["spec"])
+    name = bodies["PingSource"]["metadata"]["name"]
+    tick = CloudEvent(id="1", source=f"/x/pingsources/{name}", type=poll.PING)
+    found = CloudEvent(id="1", source="/groundcrew/poll", type=poll.FOUND)
+    assert takes(tick)
+    assert not takes(found)
+    assert {t.subscriber for t in manifests.triggers() if t.takes(found)} == {"cordon"}
+    assert not any(t.takes(tick) for t in manifests.triggers())

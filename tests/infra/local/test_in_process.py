@@ -89,6 +89,19 @@ def test_functions_are_woken_by_their_clocks() -> None:
     crew.stop()
 
 
+def test_what_the_cloud_says_is_handled_like_an_event() -> None:
+    cordon = Recorder()
+    found = Answer("dev.groundcrew.from.aws-poll", {"Answers": []})
+    crew = InProcess(
+        {"cordon": function("cordon", cordon.handle)},
+        poll=function("poll", lambda event, context: Outcome(answer=found)),
+    )
+    crew.poll()
+    assert len(cordon.calls) == 1
+    InProcess({"cordon": function("cordon", cordon.handle)}).poll()
+    assert len(cordon.calls) == 1
+
+
 def test_a_resync_that_takes_longer_than_its_interval_does_not_run_twice_at_once() -> None:
     go, begun = threading.Event(), []
 

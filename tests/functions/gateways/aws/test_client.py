@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from botocore import xform_name
 
 from events.sources.autoscaling import Lifecycle
 from functions.gateways.aws import errors
@@ -134,6 +135,22 @@ def test_a_lifecycle_action_is_held_and_then_completed_once(aws: Aws, held: Held
     ):
         with pytest.raises(errors.NotFound, match="No active Lifecycle Action"):
             again()
+
+
+@pytest.mark.parametrize("operation", ["CompleteLifecycleAction", "RecordLifecycleActionHeartbeat"])
+def test_what_the_emulation_lacked_answers_as_the_model_says(held: Held, operation: str) -> None:
+    (one,) = cloud.instances()
+    held.actions[one] = ACTION
+    given = {
+        "AutoScalingGroupName": ACTION.group,
+        "LifecycleHookName": ACTION.hook,
+        "InstanceId": one,
+    }
+    if operation == "CompleteLifecycleAction":
+        given["LifecycleActionResult"] = "ABANDON"
+    answer = getattr(cloud.client("autoscaling"), xform_name(operation))(**given)
+    assert answer.pop("ResponseMetadata")["HTTPStatusCode"] == 200
+    cloud.checked("autoscaling", operation, answer)
 
 
 def test_a_machine_of_another_account_is_none_of_ours(aws: Aws) -> None:
