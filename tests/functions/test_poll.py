@@ -6,9 +6,10 @@ from typing import Any
 
 import pytest
 
+from events import registry
 from events.cloudevent import CloudEvent
 from functions import cordon, poll
-from functions.edge import answers
+from functions.edge import answers, sender
 from functions.edge.context import Context, Outcome, Settings
 from functions.gateways.aws import errors as aws_errors
 from functions.gateways.aws.client import Aws
@@ -109,6 +110,7 @@ def retirement(days: float = 14, description: str = "degraded hardware") -> Any:
 class World:
     def __init__(self) -> None:
         self.aws = Told()
+        self.key = ""
         self.clock = SimulatedClock(NOW)
         self.cluster = EmbeddedCluster(self.clock)
         self.cluster.apply(
@@ -121,7 +123,7 @@ class World:
 
     def context(self, regions: tuple[str, ...] = (REGION,)) -> Context:
         transport = EmbeddedTransport(self.cluster, self.clock.waited)
-        settings = Settings(namespace=NAMESPACE, parallel=1, regions=regions)
+        settings = Settings(namespace=NAMESPACE, parallel=1, regions=regions, sender_key=self.key)
         return Context(lambda: Cluster(transport), self.clock, settings, aws=lambda: self.aws)
 
     def poll(self) -> Outcome:
@@ -136,7 +138,7 @@ class World:
         tick = ping("poll-aws")
         event = answers.compose("poll", [(tick, outcome.answer)], self.clock.now())
         assert event is not None
-        cordon.handle(event, self.context())
+        cordon.handle(sender.sign(event, self.key), self.context())
         return event
 
     def open(self, name: str) -> list[str]:
@@ -172,6 +174,22 @@ def test_a_spot_interruption_whose_event_was_lost_is_found(world: World) -> None
     assert world.open("n3") == ["aws.ec2/spot-interruption"]
     assert world.cordoned("n3")
     assert world.open("n4") == []
+
+
+def test_what_a_stranger_says_empties_nothing_until_aws_confirms_it(world: World) -> None:
+    world.key = "a key"
+    body = cloud.spot(machine(3))
+    (event,) = registry.from_raw("eventbridge", {}, body.encode())
+    cordon.handle(event, world.context())
+    assert world.open("n3") == ["aws.ec2/spot-interruption"]
+    assert not world.cordoned("n3")
+    world.aws.spot = [
+        {"InstanceId": machine(3), "SpotInstanceRequestId": "sir-1",
+         "Status": {"Code": "marked-for-termination", "UpdateTime": NOW, "Message": ""}},
+    ]  # fmt: skip
+    assert world.minute() is not None
+    assert world.cordoned("n3")
+    assert world.minute() is None
 
 
 def test_a_retirement_is_recorded_once_and_given_back_when_aws_lists_it_no_more(
