@@ -30,6 +30,7 @@ def settle(case: Case, ledgers: Mapping[str, Ledger], policy: Policy, now: datet
     if due:
         case.due.append(due)
     known = {(i.key, i.first) for i in case.before.incidents}
+    closed = {(i.key, i.first) for i in case.record.incidents if i.state is State.CLOSED}
     for incident in record.incidents:
         if incident.open:
             wish = wish_of(incident, case.view, policy, now, record.cordon)
@@ -38,10 +39,7 @@ def settle(case: Case, ledgers: Mapping[str, Ledger], policy: Policy, now: datet
                 case.due.append(wish.due)
             if (incident.key, incident.first) not in known:
                 case.say(Action.OPEN, _opened(incident, wish, now), incident, shadow=wish.shadow)
-        elif (
-            incident.state is State.CLOSED
-            and case.record.find(incident.source, incident.check, incident.ref) is not incident
-        ):
+        elif incident.state is State.CLOSED and (incident.key, incident.first) not in closed:
             case.say(Action.CLOSE, f"{incident.check}: {incident.why}", incident)
         if incident.state is State.DISMISSED:
             case.due.append((incident.ended or incident.last) + policy.dismissed.override)

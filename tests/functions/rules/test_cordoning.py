@@ -52,6 +52,17 @@ def test_a_repeat_writes_nothing() -> None:
     assert actions(again) == []
 
 
+def test_what_was_closed_is_told_once_although_the_same_was_closed_before() -> None:
+    view, at = node(), NOW
+    for _ in range(2):
+        view = after(only(run(view, notice(severity=Severity.WATCH), at=at)))
+        closing = run(view, recovery(since=at + minutes(1)), at=at + minutes(1))
+        assert actions(closing) == ["close"]
+        view, at = after(only(closing)), at + minutes(60)
+    assert len(incidents.read(view).incidents) == 2
+    assert actions(run(view, at=at)) == []
+
+
 def test_last_seen_moves_at_most_hourly() -> None:
     marked = after(only(run(node(), notice())))
     assert not only(run(marked, notice(), at=NOW + minutes(59))).changed
