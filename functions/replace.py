@@ -170,7 +170,10 @@ class _Call:
             raise problems[0]
 
     def look_for_returned(self, facts: Facts) -> None:
+        said_already = {one.get("machine") for one in self._said}
         for joined, machine, why in returned.find(facts):
+            if joined.machine in said_already:
+                continue
             said = Decision(
                 function=replacing.FUNCTION,
                 action=Action.RETURNED,

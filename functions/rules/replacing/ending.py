@@ -14,7 +14,7 @@ import msgspec
 
 from functions.rules.decision import Action
 from functions.rules.policy import Policy
-from functions.rules.replacing import clock, guards
+from functions.rules.replacing import clock, guards, returned
 from functions.rules.replacing.book import Entry, Phase
 from functions.rules.replacing.facts import Act, Facts, Joined, MachineFacts, Seen, Step
 from functions.rules.replacing.machine import TAKE_OVER, TICK, say
@@ -136,6 +136,8 @@ def _ended(one: MachineFacts, entry: Entry, facts: Facts, policy: Policy, now: d
     late = entry.ended + policy.replace.joined_within
     if facts.joined is None:
         return Step(facts=one, entry=entry, act=act, look_again=now + TICK)
+    if again := _same_hardware(one, entry, facts):
+        return _came_back(one, entry, again, act, now)
     candidate, serves = _replacement(one, entry, facts)
     if candidate is not None and serves:
         closed = msgspec.structs.replace(
@@ -196,6 +198,38 @@ def _ended(one: MachineFacts, entry: Entry, facts: Facts, policy: Policy, now: d
         )
         return Step(facts=one, entry=closed, act=act)
     return Step(facts=one, entry=entry, act=act, look_again=now + TICK * (1 if now < late else 10))
+
+
+def _same_hardware(one: MachineFacts, entry: Entry, facts: Facts) -> Joined | None:
+    """A node with a GPU of the machine that ended, under another provider ID."""
+    mine = set(entry.gpus)
+    return next(
+        (
+            j
+            for j in facts.joined or ()
+            if mine & set(j.gpus) and j.machine not in ("", one.machine)
+        ),
+        None,
+    )
+
+
+def _came_back(one: MachineFacts, entry: Entry, again: Joined, act: Act, now: datetime) -> Step:
+    """It was no replacement: what came is the same hardware. Its own clock begins when cordon has
+    heard of it."""
+    why = f"{again.node} ({again.machine}) has GPUs of {one.machine}, which was ended for "
+    why += entry.fault or "a fault"
+    closed = msgspec.structs.replace(
+        entry,
+        phase=Phase.CLOSED,
+        changed=now,
+        replacement=again.machine,
+        outcome=f"the same hardware came back as {again.node} ({again.machine})",
+    )
+    said = say(one, Action.RETURNED, why)
+    data = {"node": again.node, "machine": again.machine, "was": one.machine, "why": why}
+    return Step(
+        facts=one, entry=closed, act=act, decisions=(said,), answer=(returned.RETURNED, data)
+    )
 
 
 def _replacement(one: MachineFacts, entry: Entry, facts: Facts) -> tuple[Joined | None, bool]:

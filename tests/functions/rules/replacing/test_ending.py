@@ -154,6 +154,18 @@ def test_another_node_is_no_replacement(other: Joined) -> None:
     assert decide(gone, FULL, NOW + 2 * HOUR, joined=(other,)).decisions == ()
 
 
+def test_the_same_hardware_under_another_name_is_no_replacement_and_is_told() -> None:
+    gone = machine(view=None, record=None, closer=None, entry=ended(gpus=("GPU-1", "GPU-2")))
+    step = decide(gone, FULL, NOW + MINUTE, joined=(joined(gpus=("GPU-2",)),))
+    assert [d.action for d in step.decisions] == [Action.RETURNED]
+    assert step.answer is not None
+    assert step.answer[0] == "dev.groundcrew.hardware.returned"
+    assert step.entry is not None
+    assert step.entry.outcome.startswith("the same hardware came back as n9")
+    other = decide(gone, FULL, NOW + MINUTE, joined=(joined(gpus=("GPU-3",)),))
+    assert [d.action for d in other.decisions] == [Action.REPLACED]
+
+
 def test_one_machine_replaces_one() -> None:
     taken = {"m": entry(phase=Phase.CLOSED, replacement=NEW)}
     books = {"": book(), "gpu": book(machines=taken)}
