@@ -27,7 +27,7 @@ _WATCH_SECONDS = 3600
 
 
 class _Meta(msgspec.Struct):
-    name: str
+    name: str = ""
     uid: str = ""
     resource_version: str = msgspec.field(name="resourceVersion", default="")
 
@@ -120,17 +120,11 @@ class Fleet:
                 if not left[node]:
                     seen.drained.setdefault(node, time.monotonic())
 
-        over = threading.Event()
-        watches = [
-            _Watch(self.cluster, "/api/v1/nodes", nodes, of_node, over),
-            _Watch(self.cluster, path, pods, of_pod, over),
-        ]
-        try:
+        with (
+            contextlib.closing(_Watch(self.cluster, "/api/v1/nodes", nodes, of_node)),
+            contextlib.closing(_Watch(self.cluster, path, pods, of_pod)),
+        ):
             yield seen
-        finally:
-            over.set()
-            for watch in watches:
-                watch.close()
 
     def _ready(self) -> int:
         names = set(self.machines.values())
@@ -164,7 +158,8 @@ class Fleet:
 
 
 class _Watch:
-    """Reads a watch in a thread, until it is closed."""
+    """Reads a watch in a thread, until it is closed. The server ends a watch that is read too
+    slowly; it goes on from where that one ended."""
 
     def __init__(
         self,
@@ -172,31 +167,51 @@ class _Watch:
         path: str,
         since: _List,
         hear: Callable[[_Change], None],
-        over: threading.Event,
     ) -> None:
-        self._hear, self._over = hear, over
-        transport = transport_to(cluster.kubeconfig("admin"))
-        query = {
-            "watch": "true", "resourceVersion": str(since.metadata["resourceVersion"]),
-            "timeoutSeconds": str(_WATCH_SECONDS),
-        }  # fmt: skip
-        _, self._lines = transport.stream(
-            Request(method="GET", path=path, query=query, timeout_seconds=_WATCH_SECONDS)
-        )
+        self._path, self._hear = path, hear
+        self._version = str(since.metadata["resourceVersion"])
+        self._transport = transport_to(cluster.kubeconfig("admin"))
+        self._over = threading.Event()
+        self._problem: Exception | None = None
+        self._lines = self._open()
         self._thread = threading.Thread(target=self._read, daemon=True)
         self._thread.start()
 
     def close(self) -> None:
-        self._lines.close()  # type: ignore[attr-defined]
+        """Raises what kept it from hearing all."""
+        self._over.set()
+        self._lines.close()
         self._thread.join(10.0)
+        if self._problem:
+            raise self._problem
+
+    def _open(self) -> Any:
+        query = {
+            "watch": "true", "resourceVersion": self._version, "allowWatchBookmarks": "true",
+            "timeoutSeconds": str(_WATCH_SECONDS),
+        }  # fmt: skip
+        answer, lines = self._transport.stream(
+            Request(method="GET", path=self._path, query=query, timeout_seconds=_WATCH_SECONDS)
+        )
+        assert answer.status == 200, answer
+        return lines
 
     def _read(self) -> None:
         decoder = msgspec.json.Decoder(_Change)
-        with contextlib.suppress(errors.Unreachable):
-            for line in self._lines:
-                self._hear(decoder.decode(line))
-        if not self._over.is_set():
-            raise SystemExit("a watch of the bench ended before its time: nothing is measured")
+        try:
+            while not self._over.is_set():
+                with contextlib.suppress(errors.Unreachable):
+                    for line in self._lines:
+                        change = decoder.decode(line)
+                        if change.type == "ERROR":
+                            raise RuntimeError(f"{self._path}: the watch is lost: {line!r}")
+                        self._version = change.object.metadata.resource_version
+                        if change.type != "BOOKMARK":
+                            self._hear(change)
+                if not self._over.is_set():
+                    self._lines = self._open()
+        except Exception as problem:  # noqa: BLE001  raised by `close`
+            self._problem = problem
 
 
 def _node(name: str, machine: str) -> dict[str, Any]:

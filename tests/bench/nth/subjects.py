@@ -74,7 +74,8 @@ class Ours:
             "--in-process", "--foreign", "delete", f"--namespace={namespace}",
             f"--kubeconfig={cluster.kubeconfig(self.user)}",
         ]  # fmt: skip
-        with _running(command, cluster.work_folder / f"{namespace}.log", {}, "consuming") as it:
+        given = {"AWS_ENDPOINT_URL": f"http://{urlsplit(queue).netloc}"}
+        with _running(command, cluster.work_folder / f"{namespace}.log", given, "consuming") as it:
             yield it
 
 
