@@ -29,7 +29,7 @@ from functions.edge import log, sqs_reading
 from functions.edge.held import Book, Held
 from functions.edge.sqs_options import REFUSED, Act, Counts, Foreign, Options, Result
 from functions.gateways.aws import errors
-from functions.gateways.aws.queue import Message, Queue, explained
+from functions.gateways.aws.queue import A_CALL, Message, Queue, explained
 
 FIRST_WAIT_SECONDS = 0.5
 MOST_WAIT_SECONDS = 30.0
@@ -98,6 +98,8 @@ class Consumer:
                 failures += 1
                 continue
             failures = 0
+            if len(messages) == A_CALL:
+                self.book.expect_more()
             for message in messages:
                 self._take_in(message, hidden_until)
 

@@ -1,10 +1,11 @@
 """Which message comes next, and what is kept hidden."""
 
 import threading
+from time import monotonic
 
 import pytest
 
-from functions.edge.held import NOTHING, NOTICES, URGENT, Book, Held
+from functions.edge.held import GATHER_SECONDS, MORE_SECONDS, NOTHING, NOTICES, URGENT, Book, Held
 
 
 class Time:
@@ -54,6 +55,51 @@ def test_who_takes_only_what_is_urgent_leaves_the_rest(time: Time) -> None:
     book.add(held("spot", URGENT))
     assert taken(book, urgent_only=True) == ["spot"]
     assert taken(book) == ["nothing"]
+
+
+def test_a_lone_interruption_waits_for_no_other(time: Time) -> None:
+    book = Book(time)
+    book.add(held("spot", URGENT))
+    assert taken(book) == ["spot"]
+
+
+def test_those_of_the_next_polls_are_taken_together_where_a_poll_was_full() -> None:
+    book = Book(monotonic)
+    book.expect_more()
+    book.add(held("first", URGENT))
+    later = threading.Timer(0.05, lambda: book.add(held("second", URGENT)))
+    later.start()
+    assert taken(book, 2) == ["first", "second"]
+    later.join()
+
+
+def test_more_is_not_waited_for_when_it_does_not_come_or_not_many_are_taken() -> None:
+    book = Book(monotonic)
+    book.expect_more()
+    began = monotonic()
+    book.add(held("first", URGENT))
+    assert taken(book, 1) == ["first"]
+    assert monotonic() - began < MORE_SECONDS / 2
+    book.add(held("second", URGENT))
+    assert taken(book, 10) == ["second"]
+    assert monotonic() - began < 10 * MORE_SECONDS
+
+
+def test_polls_that_are_full_for_ever_hold_an_interruption_only_a_little() -> None:
+    book, began = Book(monotonic), monotonic()
+
+    def fill() -> None:
+        while monotonic() - began < 2.0 and not book.in_work():
+            book.expect_more()
+            threading.Event().wait(0.02)
+
+    book.expect_more()
+    filling = threading.Thread(target=fill)
+    filling.start()
+    book.add(held("spot", URGENT))
+    assert taken(book) == ["spot"]
+    assert GATHER_SECONDS / 2 < monotonic() - began < 2.0
+    filling.join()
 
 
 def test_what_is_put_back_comes_again_when_its_time_is_over(time: Time) -> None:

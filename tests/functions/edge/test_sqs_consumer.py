@@ -228,6 +228,23 @@ def test_an_interruption_overtakes_a_thousand_state_changes() -> None:
     assert took < 3.0, "one second, on a machine that does nothing else"
 
 
+def test_interruptions_that_come_together_are_handled_together(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """One read of the cluster for thirty of them, and not one for each poll's ten."""
+    for name in ("MORE_SECONDS", "GATHER_SECONDS"):  # whatever else this machine does meanwhile
+        monkeypatch.setattr(f"functions.edge.held.{name}", 1.0)
+    act = Handled(DONE)
+    queue = Memory(*(cloud.spot(f"i-{n:017x}") for n in range(30)))
+    consumer = Consumer(queue, act, Options(receivers=1, together=100))
+    running = threading.Thread(target=consumer.run)
+    running.start()
+    eventually(lambda: len(act.machines) == 30)
+    consumer.stop()
+    running.join(10.0)
+    assert act.calls == 1
+
+
 def test_what_waits_long_stays_hidden_and_is_deleted_with_the_handle_it_has_then() -> None:
     go = threading.Event()
     url = fresh(cloud.spot(OURS))
