@@ -192,7 +192,7 @@ class Reboots(_Document, frozen=True):
     within: Duration
     settle: Duration
     confirmed_within: Duration
-    watched: Duration
+    proven_within: Duration
 
 
 class SevenDays(_Document, frozen=True):

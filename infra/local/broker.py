@@ -24,7 +24,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from events.cloudevent import CloudEvent
-from functions.edge.call import Function, Reply
+from functions.edge.call import Reply
 from functions.gateways.clock import Clock, SystemClock
 from infra.local import manifests
 from infra.local.manifests import Trigger
@@ -38,6 +38,9 @@ NO_ANSWER = 0
 """The status of an attempt that nobody answered: refused, reset, timed out."""
 
 logger = logging.getLogger("groundcrew.broker")
+
+Call = Callable[[Sequence[CloudEvent]], Reply]
+"""A function, or what stands before it."""
 
 Deliver = Callable[[Trigger, CloudEvent], Reply]
 """One attempt. Status `NO_ANSWER` when there was none; raises nothing."""
@@ -63,7 +66,7 @@ class Broker:
 
     def __init__(
         self,
-        functions: Mapping[str, Function],
+        functions: Mapping[str, Call],
         *,
         triggers: Sequence[Trigger] | None = None,
         clock: Clock | None = None,

@@ -48,6 +48,11 @@ class Ticks:
         for at, place in heapq.merge(*streams):
             yield _tick(chosen[place], at)
 
+    def out_of_turn(self, name: str, at: datetime) -> Tick:
+        """A tick of the source ``name`` at a time of our choice. Raises KeyError."""
+        sources = {source.name: source for source in self.sources}
+        return _tick(sources[name], at)
+
     def next_after(self, after: datetime, *names: str) -> Tick | None:
         """The first tick later than ``after``; None when there is no source."""
         chosen = [s for s in self.sources if not names or s.name in names]

@@ -2,9 +2,12 @@
 real time: what a small cluster runs in place of Knative.
 
 Events come in through `act`. What a function answers goes to the functions that wait for it in
-threads of its own, so that whoever brought the event does not wait for a drain.
+threads of its own, so that whoever brought the event does not wait for a drain. What follows waits
+a little for events that are being handled: pods that leave before all nodes that will go are out of
+service may come up on one of these.
 """
 
+import functools
 import importlib
 import logging
 import threading
@@ -22,12 +25,15 @@ from functions.edge.sqs_options import Result
 from functions.gateways.clock import Clock, SystemClock
 from functions.gateways.kubernetes.client import Cluster
 from infra.local import manifests
-from infra.local.broker import Broker, Delivery
+from infra.local.broker import Broker, Call, Delivery
 from infra.local.clock import PING, Ticks
+from infra.local.one_at_a_time import OneAtATime
 
 FOLLOWING = 4
 """Answers that are passed on at once."""
 TICK_SECONDS = 0.5
+EVENTS_FIRST_SECONDS = 2.0
+"""How long what follows waits at most for events that are being handled."""
 MINUTE = timedelta(minutes=1)
 
 
@@ -46,6 +52,9 @@ class InProcess:
         self._broker = Broker(functions)
         self._clock = clock or SystemClock()
         self._ticks = ticks or Ticks()
+        self._behind = Broker(self._one_at_a_time())
+        self._handling = 0
+        self._handled = threading.Condition()
         self._following = ThreadPoolExecutor(FOLLOWING, thread_name_prefix="follow")
         self._stopping = threading.Event()
         self._pings = threading.Thread(target=self._tick, name="ticks", daemon=True)
@@ -64,7 +73,14 @@ class InProcess:
     def act(self, events: Sequence[CloudEvent]) -> list[Result]:
         """Have ``events`` handled, all of them in one call of each function; a result for each.
         What follows from the answers goes on when this has returned."""
-        return self._act(events, self._follow)
+        with self._handled:
+            self._handling += 1
+        try:
+            return self._act(events, self._follow)
+        finally:
+            with self._handled:
+                self._handling -= 1
+                self._handled.notify_all()
 
     def act_and_follow(self, events: Sequence[CloudEvent]) -> list[Result]:
         """The same, where nothing runs between calls (Lambda): what follows has happened when this
@@ -73,12 +89,7 @@ class InProcess:
 
     def publish(self, event: CloudEvent) -> list[Delivery]:
         """Have ``event`` handled by whoever waits for it, and all that follows from it."""
-        deliveries = self._broker.publish(event)
-        for delivery in deliveries:
-            if delivery.dead:
-                log.write(logging.ERROR, f"not taken: {delivery.dead}", event_type=event.type)
-        self._broker.dead_letters.clear()
-        return deliveries
+        return _published(self._broker, event)
 
     def poll(self) -> None:
         """Ask the cloud, and have handled what it says; whatever goes wrong is in the log, and the
@@ -109,7 +120,26 @@ class InProcess:
 
     def _follow(self, answer: CloudEvent) -> None:
         # Lost with the process, it is found by the resync of whoever waits for it.
-        self._following.submit(self.publish, answer)
+        self._following.submit(self._publish_behind, answer)
+
+    def _publish_behind(self, event: CloudEvent) -> None:
+        with self._handled:
+            self._handled.wait_for(lambda: not self._handling, EVENTS_FIRST_SECONDS)
+        _published(self._behind, event)
+
+    def _one_at_a_time(self) -> Mapping[str, Call]:
+        made: dict[str, Call] = dict(self._functions)
+        for source in self._ticks.sources:
+            tick = self._ticks.out_of_turn(source.name, self._clock.now()).event
+            for name in {t.subscriber for t in self._broker.triggers if t.takes(tick)}:
+                again = functools.partial(self._resync, source.name)
+                made[name] = OneAtATime(self._functions[name], again)
+        return made
+
+    def _resync(self, source: str) -> None:
+        if not self._stopping.is_set():
+            tick = self._ticks.out_of_turn(source, self._clock.now())
+            self._following.submit(self._publish_behind, tick.event)
 
     def _tick(self) -> None:
         last = self._clock.now()
@@ -122,7 +152,7 @@ class InProcess:
             due = {tick.source.name: tick for tick in self._ticks.due(last, now)}
             for name, tick in due.items():
                 if name not in running or running[name].done():
-                    running[name] = self._following.submit(self.publish, tick.event)
+                    running[name] = self._following.submit(_published, self._behind, tick.event)
             if now - polled >= MINUTE and ("poll" not in running or running["poll"].done()):
                 polled, running["poll"] = now, self._following.submit(self.poll)
             last = now
@@ -150,6 +180,15 @@ def poll(
     connect: Callable[[], Cluster], settings: Settings, clock: Clock | None = None
 ) -> Function:
     return Function("poll", polling.handle, connect, clock or SystemClock(), settings)
+
+
+def _published(broker: Broker, event: CloudEvent) -> list[Delivery]:
+    deliveries = broker.publish(event)
+    for delivery in deliveries:
+        if delivery.dead:
+            log.write(logging.ERROR, f"not taken: {delivery.dead}", event_type=event.type)
+    broker.dead_letters.clear()
+    return deliveries
 
 
 def _result(reply: Reply) -> Result:

@@ -1,6 +1,7 @@
 """The functions in one process: what is handled together, what follows, and what wakes them."""
 
 import threading
+import time
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 
@@ -12,7 +13,7 @@ from functions.edge.context import Answer, Context, Outcome, Settings
 from functions.edge.sqs_options import Result
 from functions.gateways.clock import SystemClock
 from functions.gateways.kubernetes.client import Cluster
-from infra.local.clock import Ticks
+from infra.local.clock import PING, Ticks
 from infra.local.in_process import InProcess, functions
 from infra.local.manifests import PingSource
 from tests.support.edge import Silent
@@ -123,3 +124,81 @@ def test_all_functions_that_triggers_name_are_there() -> None:
     made = functions(lambda: Cluster(Silent()), Settings())
     assert {"cordon", "drain"} <= set(made)
     assert made["cordon"].many is not None
+
+
+class Slow:
+    """A function that waits, in its first call, until it is told to go on."""
+
+    def __init__(self) -> None:
+        self.calls: list[str] = []
+        self.begun, self.go = threading.Event(), threading.Event()
+
+    def handle(self, event: CloudEvent, context: Context) -> Outcome:
+        self.calls.append(event.type)
+        self.begun.set()
+        assert self.go.wait(10.0)
+        return Outcome()
+
+
+def eventually(holds: Callable[[], bool], seconds: float = 5.0) -> None:
+    until = time.monotonic() + seconds
+    while not holds():
+        assert time.monotonic() < until, "it never came to be"
+        time.sleep(0.01)
+
+
+def crew_of(drain: Slow, hold: threading.Event) -> InProcess:
+    """cordon answers each event, the one called ``held`` not before ``hold``."""
+
+    def handle(event: CloudEvent, context: Context) -> Outcome:
+        assert event.id != "held" or hold.wait(10.0)
+        return Outcome(answer=Answer(CORDONED, {"nodes": [{"node": event.id}]}))
+
+    made = {"cordon": function("cordon", handle), "drain": function("drain", drain.handle)}
+    yearly = PingSource("resync-drain", "ns", "0 0 1 1 *", "UTC", "", "Broker/groundcrew")
+    return InProcess(made, ticks=Ticks([yearly]))
+
+
+def test_what_comes_while_a_function_runs_is_one_more_resync_right_after() -> None:
+    drain = Slow()
+    crew = crew_of(drain, threading.Event())
+    for name in ("a", "b", "c"):
+        crew.act([event(name)])
+        assert drain.begun.wait(5.0)
+    threading.Event().wait(0.1)
+    assert drain.calls == [CORDONED]
+    drain.go.set()
+    eventually(lambda: len(drain.calls) == 2)
+    crew.stop()
+    assert drain.calls == [CORDONED, PING]
+
+
+def test_nothing_follows_while_events_are_being_handled() -> None:
+    """A pod that leaves must not come up on a node of which the next event says that it goes."""
+    drain, hold = Slow(), threading.Event()
+    drain.go.set()
+    crew = crew_of(drain, hold)
+    other = threading.Thread(target=crew.act, args=([event("held")],))
+    other.start()
+    crew.act([event("a")])
+    assert not drain.begun.wait(0.3)
+    hold.set()
+    assert drain.begun.wait(1.0)
+    other.join()
+    crew.stop()
+
+
+def test_what_follows_waits_for_events_not_longer_than_a_little(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("infra.local.in_process.EVENTS_FIRST_SECONDS", 0.1)
+    drain, hold = Slow(), threading.Event()
+    drain.go.set()
+    crew = crew_of(drain, hold)
+    other = threading.Thread(target=crew.act, args=([event("held")],))
+    other.start()
+    crew.act([event("a")])
+    assert drain.begun.wait(5.0)
+    hold.set()
+    other.join()
+    crew.stop()

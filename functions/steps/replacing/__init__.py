@@ -1,1 +1,0 @@
-"""Doing what `rules.replacing` decides: reading machines, writing the books, asking the clouds."""
