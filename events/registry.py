@@ -79,6 +79,7 @@ SOURCES = (
     Source("kubernetes_node", _API_SERVER, kind="Node"),
     Source("kubernetes_event", _API_SERVER, kind="Event"),
     Source("alertmanager", ("dev.groundcrew.alertmanager",), raw="alertmanager"),
+    Source("returned_hardware", ("dev.groundcrew.hardware.returned",)),
     Source("sns_control", ("aws.sns.SubscriptionConfirmation", "aws.sns.UnsubscribeConfirmation")),
     Source("ping", ("dev.knative.sources.ping",)),
 )

@@ -133,6 +133,9 @@ class Outcome:
     reads_all_again: datetime | None = None
     """When it next looks at everything, in case an event was lost; if the cluster has not changed
     by then it finds nothing. Apart from `look_again`, which comes due whatever changes."""
+    acts_at: datetime | None = None
+    """When it may next act on what another function has last read: for a simulated clock, which
+    skips readings that find nothing, but not those that somebody waits for."""
     declined: str = ""
     """Why nothing was done, when nothing was."""
     requests: Mapping[str, int] = field(default_factory=dict)

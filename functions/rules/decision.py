@@ -34,6 +34,29 @@ class Action(enum.StrEnum):
     # of lifecycle hooks
     HOOK = "hook-completed"
     """An Auto Scaling group was told that the instance it holds may end, or may serve."""
+    # of replace
+    RESET = "reset-asked"
+    """Whoever resets GPUs is asked to."""
+    REBOOT = "reboot-asked"
+    REBOOTED = "rebooted"
+    """It has another boot ID."""
+    TERMINATE = "terminate"
+    """The cloud was asked to end the machine."""
+    TERMINATED = "terminated"
+    """The cloud says that it is gone."""
+    REPLACED = "vm-replaced"
+    """Another machine serves in its place."""
+    MISSING = "no-replacement"
+    """None does, and the time for it is over."""
+    AT_RISK = "at-risk"
+    """The seven days run out. See blocked_by."""
+    WITHDRAW = "withdraw"
+    """It was to end, runs, and may not any more."""
+    CLOCK_STOPPED = "clock-stopped"
+    GONE = "vm-gone"
+    """It ended without us."""
+    RETURNED = "hardware-back"
+    """Hardware of a machine that we ended is back under another name."""
 
 
 class Decision(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):

@@ -9,6 +9,15 @@ DRAIN = "groundcrew.dev/drain"
 LIFECYCLE = "groundcrew.dev/lifecycle"
 """Node annotation, written by replace: heartbeats and ends of lifecycle hooks (`rules.lifecycle`).
 """
+REPLACEMENT = "groundcrew.dev/replacement"
+"""Node annotation, written by replace: how far it is with this machine (`rules.replacing`)."""
+APPROVED = "groundcrew.dev/replacement-approved"
+"""Node annotation, written by people: the provider ID of the machine whose end they agree to,
+although its capacity is reserved."""
+HANDED_OVER = "groundcrew.dev/handed-over"
+"""Node annotation, written by whoever owns the machines: the token of the request they took."""
+GPU_UUIDS = "groundcrew.dev/gpu-uuids"
+"""Node annotation, written by whoever tests the GPUs: their UUIDs, separated by commas."""
 CORDONED_BY = "groundcrew.dev/cordoned-by"
 """Node annotation, written by the operator's commands: who took the node out of service
 (`rules.claim`)."""

@@ -124,10 +124,10 @@ def decode(text: str) -> Ledger:
         raise Unreadable(str(problem)) from problem
 
 
-def encode(ledger: Ledger) -> str:
-    """Its text, at most `MAX_BYTES`: the machines seen longest ago go first."""
+def encode(ledger: Ledger, room: int = MAX_BYTES) -> str:
+    """Its text, at most ``room`` bytes: the machines seen longest ago go first."""
     text = _encode(ledger)
-    while len(text) > MAX_BYTES and ledger.machines:
+    while len(text) > room and ledger.machines:
         oldest = sorted(ledger.machines.items(), key=lambda item: item[1].seen)
         kept = dict(oldest[max(1, len(oldest) // 10) :])
         ledger = msgspec.structs.replace(ledger, machines=kept, forgot=True)

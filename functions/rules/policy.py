@@ -192,7 +192,7 @@ class Reboots(_Document, frozen=True):
     within: Duration
     settle: Duration
     confirmed_within: Duration
-    proven_within: Duration
+    watched: Duration
 
 
 class SevenDays(_Document, frozen=True):

@@ -17,12 +17,14 @@ import msgspec
 from functions.gateways.kubernetes import errors
 from functions.gateways.kubernetes.client import Cluster
 from functions.gateways.kubernetes.types import ConfigMap
-from functions.rules import keys, ledger, pause, policy
+from functions.rules import hold, keys, ledger, pause, policy
 from functions.rules.ledger import Ledger
 from functions.rules.policy import Policy
+from functions.rules.replacing import book
 
 POLICY_NAME = "groundcrew-policy-active"
 PAUSE_NAME = "groundcrew-pause"
+HOLD_NAME = "groundcrew-hold"
 LEDGER_NAME = "groundcrew-ledger"
 CLUSTER = ""
 """The cluster's own ledger, among those of the pools."""
@@ -40,6 +42,8 @@ class Active:
     """What is wrong with the policy; nothing but recoveries is done while there is any."""
     author: str = ""
     """Who applied the policy; empty where none was."""
+    holds: Mapping[str, hold.Hold | str] = field(default_factory=dict)
+    """By `hold.key`; a text says what is wrong with one that cannot be read."""
 
     def paused(self, pool: str, now: datetime) -> str:
         """Why nothing may be done in ``pool``; empty when it may."""
@@ -56,6 +60,7 @@ def read(cluster: Cluster, namespace: str) -> Active:
     pauses: dict[str, pause.Pause] = {}
     ledgers: dict[str, Ledger] = {}
     shelf: dict[str, ConfigMap] = {}
+    holds: dict[str, hold.Hold | str] = {}
     for found in cluster.list_config_maps(namespace, keys.PART):
         part, name = found.metadata.label(keys.PART), found.metadata.name
         if part == "policy" and name == POLICY_NAME:
@@ -65,6 +70,8 @@ def read(cluster: Cluster, namespace: str) -> Active:
         elif part == "pause" and name == PAUSE_NAME:
             pauses, wrong = _pauses(found)
             trouble = trouble or wrong
+        elif part == "hold" and name == HOLD_NAME:
+            holds = {key: _hold(text) for key, text in (found.data or {}).items()}
         elif part == "ledger":
             pool = (found.data or {}).get("pool", "")
             shelf[pool] = found
@@ -72,7 +79,7 @@ def read(cluster: Cluster, namespace: str) -> Active:
                 ledgers[pool] = ledger.decode((found.data or {}).get("ledger", ""))
             except ledger.Unreadable:
                 continue  # as good as missing: the resync rebuilds it over the ConfigMap
-    return Active(in_force, pauses, ledgers, shelf, trouble, author)
+    return Active(in_force, pauses, ledgers, shelf, trouble, author, holds)
 
 
 def policy_data(document: Policy, author: str) -> dict[str, str]:
@@ -112,13 +119,23 @@ def _pauses(found: ConfigMap) -> tuple[dict[str, pause.Pause], str]:
     return pauses, ""
 
 
+def _hold(text: str) -> hold.Hold | str:
+    try:
+        return msgspec.json.decode(text, type=hold.Hold)
+    except msgspec.DecodeError as problem:
+        return str(problem)
+
+
 def write_ledger(
     cluster: Cluster, namespace: str, active: Active, pool: str, new: Ledger
 ) -> Active:
     """Compare-and-set: raises one of `LOST_RACE` when somebody else wrote since ``active`` was
     read. Returns ``active`` with the ledger as it is now."""
-    data = {"pool": pool, "ledger": ledger.encode(new)}
     known = active.shelf.get(pool)
+    # The object is shared: replace keeps its book in it, and a newer version who knows what.
+    others = {k: v for k, v in ((known.data if known else None) or {}).items() if k != "ledger"}
+    taken = sum(len(k) + len(v.encode()) for k, v in others.items())
+    data = {**others, "pool": pool, "ledger": ledger.encode(new, ledger.MAX_BYTES - taken)}
     if known is None:
         name = ledger_name(pool)
         try:
@@ -135,6 +152,15 @@ def write_ledger(
         ledgers={**active.ledgers, pool: new},
         shelf={**active.shelf, pool: kept},
     )
+
+
+def write_book(cluster: Cluster, active: Active, pool: str, new: book.Book) -> Active:
+    """Compare-and-set of replace's book of ``pool``, beside cordon's ledger. Raises one of
+    `LOST_RACE`, and KeyError where the ConfigMap is missing: cordon's resync makes it."""
+    known = active.shelf[pool]
+    data = {**(known.data or {}), book.KEY: book.encode(new)}
+    kept = cluster.replace_config_map_data(known, data)
+    return replace(active, shelf={**active.shelf, pool: kept})
 
 
 LOST_RACE = (errors.TestFailed, errors.Conflict, errors.NotFound)

@@ -37,8 +37,29 @@ REASONS = {
     Action.DRAINED: "NodeDrained",
     Action.STOP_DRAIN: "DrainStopped",
     Action.HOOK: "LifecycleHookCompleted",
+    Action.RESET: "ResetWanted",
+    Action.REBOOT: "RebootAsked",
+    Action.REBOOTED: "MachineRebooted",
+    Action.TERMINATE: "TerminationAsked",
+    Action.TERMINATED: "MachineTerminated",
+    Action.REPLACED: "MachineReplaced",
+    Action.MISSING: "ReplacementMissing",
+    Action.AT_RISK: "SevenDaysAtRisk",
+    Action.WITHDRAW: "TerminationWithdrawn",
+    Action.CLOCK_STOPPED: "ClockStopped",
+    Action.GONE: "MachineGone",
+    Action.RETURNED: "HardwareReturned",
 }
-GOOD_NEWS = frozenset({Action.UNCORDON, Action.CLOSE, Action.DRAINED})
+GOOD_NEWS = frozenset(
+    {
+        Action.UNCORDON,
+        Action.CLOSE,
+        Action.DRAINED,
+        Action.REBOOTED,
+        Action.REPLACED,
+        Action.CLOCK_STOPPED,
+    }
+)
 
 
 def tell(

@@ -37,6 +37,8 @@ COMMANDS = (
     Command("explain", "tell what was decided about one node, and from what"),
     Command("drain", "cordon nodes and empty them, now and by hand"),
     Command("uncordon", "give nodes back, whoever took them out of service"),
+    Command("hold", "keep one machine from being rebooted or ended, for a time"),
+    Command("approve", "agree to the end of a machine whose capacity is reserved"),
     Command("pause", "stop every act but recoveries, for a time and with a reason"),
     Command("resume", "end a pause"),
     Command("policy", "check, print the schema of, or apply a policy"),

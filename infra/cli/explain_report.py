@@ -16,9 +16,17 @@ from functions.rules.ledger import Ledger
 from functions.rules.node_view import NodeView
 from functions.rules.policy import Policy
 from functions.steps import mark, tell
-from infra.cli import incident_words, live, machine, screen, status_report
+from infra.cli import (
+    incident_words,
+    live,
+    machine,
+    replacement_report,
+    screen,
+    status_report,
+)
 from infra.cli.connect import Session
 from infra.cli.machine import Found, Remembered
+from infra.cli.replacement_report import Replacement
 from infra.cli.status_report import Drain
 
 EVENTS_SHOWN = 12
@@ -91,6 +99,8 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     releases: list[datetime]
     releases_allowed: str = ""
     drain: Drain | None = None
+    replacement: Replacement | None = None
+    """Its clock, its ladder, and every guard before its end."""
     reservation_until: datetime | None = None
     budget: str = ""
     breakers: dict[str, str] = {}
@@ -150,6 +160,7 @@ def _of_the_node(session: Session, found: Found, node: types.Node, now: datetime
         releases=list(record.releases),
         releases_allowed=f"{len(recent)} of {rule.releases} within {rule.releases_within}",
         drain=Drain.of(drain) if drain else None,
+        replacement=replacement_report.of_node(session, node),
         reservation_until=max(
             (r.until for p in places for m, r in ledger.live(p, now).items() if m == view.machine),
             default=None,
@@ -176,6 +187,7 @@ def _of_the_ledger(session: Session, found: Found, name: str, now: datetime) -> 
             waiting=_waiting(found),
         )  # fmt: skip
     newest, *older = found.remembered
+    told = replacement_report.find(found.active, newest.provider_id)
     view = _ghost(newest)
     record, unreadable = _record(view)
     events, events_missing = _events(session, newest.entry.node, newest.entry.uid)
@@ -190,6 +202,9 @@ def _of_the_ledger(session: Session, found: Found, name: str, now: datetime) -> 
         boot_id=record.boot,
         uid=newest.entry.uid,
         seen=newest.entry.seen,
+        replacement=replacement_report.of_entry(newest.provider_id, told[1], policy)
+        if told
+        else None,
         cordon="was cordoned by groundcrew" if record.cordoned_by_us else "",
         cordoned=record.cordon.at if record.cordon else None,
         unreadable=unreadable,
@@ -213,7 +228,7 @@ def _ghost(remembered: Remembered) -> NodeView:
         uid=remembered.entry.uid,
         provider_id=remembered.provider_id,
         pool=remembered.pool,
-        incidents=remembered.entry.record,
+        incidents=remembered.entry.record or None,
     )
 
 

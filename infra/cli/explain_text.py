@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.text import Text
 
+    from infra.cli.replacement_report import Replacement
     from infra.cli.screen import Row, Rows
 
 
@@ -31,6 +32,9 @@ def show(report: Report) -> None:
         _section(console, text("What is in the way", "bold magenta"), blocks)
     if report.drain:
         _section(console, text("Drain", "bold"), _drain(report))
+    if report.replacement:
+        _section(console, text("Its machine", "bold"), _replacement(report.replacement, report))
+        _section(console, text("Before it may end", "bold"), _guards(report.replacement))
     _section(console, text("Looked at now", "bold"), _now(report))
     if report.events or report.events_missing:
         rows = [
@@ -136,6 +140,41 @@ def _drain(report: Report) -> Rows:
         rows.append(("deadline", screen.ahead(drain.deadline, report.at)))
     rows += (("blocked by", text(blocker, COLOURS["blocked"])) for blocker in drain.blocked_by)
     return rows
+
+
+def _replacement(found: Replacement, report: Report) -> Rows:
+    rows: list[Row] = [("state", found.phase)]
+    if found.began:
+        rows.append(("clock", f"began {screen.ago(found.began, report.at)}"))
+    if found.due:
+        rows.append(("seven days", f"end {screen.ahead(found.due, report.at)}"))
+    if found.rung:
+        rows.append(("next rung", found.rung))
+    if found.tried:
+        rows.append(("tried", ", ".join(found.tried)))
+    if found.would:
+        rows.append(("would have", f"{', '.join(found.would)}: only told in this pool"))
+    rows += (("rebooted", screen.ago(at, report.at)) for at in found.reboots)
+    if found.intent:
+        rows.append(("asked", found.intent))
+    if found.ended:
+        rows.append(("ended", screen.ago(found.ended, report.at)))
+    if found.outcome:
+        rows.append(("outcome", found.outcome))
+    return rows
+
+
+def _guards(found: Replacement) -> Rows:
+    return [
+        (
+            guard.name,
+            text("passed: " if guard.passed else "holds: ", _TONE[guard.passed]) + text(guard.says),
+        )
+        for guard in found.guards
+    ]
+
+
+_TONE = {True: "green", False: "magenta"}
 
 
 def _now(report: Report) -> Rows:

@@ -8,6 +8,7 @@ from functions.rules import keys
 from functions.rules.ledger import Machine, Pending
 from functions.steps import active, find
 from functions.steps.active import CLUSTER, Active
+from infra.cli import replacement_report
 from infra.cli.connect import Refused, Session
 
 
@@ -42,6 +43,18 @@ def look_up(session: Session, name: str) -> Found:
         or find.instance_id(provider_id) == name
         or entry.node == (node.name if node else name)
         or (node is not None and provider_id == node.provider_id)
+    ]
+    known = {m.provider_id for m in machines}
+    machines += [
+        Remembered(provider_id, pool, Machine(node=entry.node, seen=entry.changed, record=""))
+        for pool, book in replacement_report.books(in_force).items()
+        for provider_id, entry in book.machines.items()
+        if provider_id not in known
+        and (
+            provider_id == name
+            or find.instance_id(provider_id) == name
+            or entry.node == (node.name if node else name)
+        )
     ]
     machines.sort(key=lambda m: m.entry.seen, reverse=True)
     ids = {f"node:{name}", find.instance_id(name)}

@@ -16,6 +16,7 @@ from functions.rules.incidents import Incident, Record
 from functions.rules.pause import CLUSTER as WHOLE_CLUSTER
 from functions.steps import mark
 from functions.steps.active import CLUSTER
+from functions.steps.replacing import note
 from infra.cli import live, pausing
 from infra.cli.live import Fleet
 
@@ -69,6 +70,27 @@ class Drain(msgspec.Struct, frozen=True):
         )
 
 
+class Machine(msgspec.Struct, frozen=True):
+    """As replace has noted it on the node."""
+
+    phase: str
+    began: datetime | None
+    due: datetime | None
+    """When the seven days end."""
+    tried: tuple[str, ...]
+    would: tuple[str, ...]
+    """Rungs that would have been taken, where it is only told."""
+    holding: tuple[str, ...]
+    """The guards that hold, once its rung is due."""
+
+    @classmethod
+    def of(cls, node: types.Node) -> "Machine | None":
+        found = note.read(node)
+        if found is None:
+            return None
+        return cls(found.phase, found.began, found.due, found.tried, found.would, found.holding)
+
+
 class Node(msgspec.Struct, frozen=True):
     name: str
     pool: str
@@ -86,6 +108,8 @@ class Node(msgspec.Struct, frozen=True):
     held_by: dict[str, str]
     """What keeps us from acting: ``budget``, ``breaker``, ``pause``, ... and a sentence."""
     drain: Drain | None
+    machine: Machine | None
+    """Its seven-day clock and its rung; None: none runs."""
     next_look: datetime | None
     """When there is something to decide anew; None: whenever something is said or seen."""
 
@@ -184,7 +208,7 @@ def _nodes(fleet: Fleet, *, everything: bool) -> Iterable[Node]:
         for node in fleet.nodes:
             if node.unschedulable and not node.metadata.label(keys.STATE):
                 pool = mark.view(node, fleet.active.policy).pool
-                yield Node(node.name, pool, BY_OTHERS, None, "", "", 0, True, {}, None, None)
+                yield Node(node.name, pool, BY_OTHERS, None, "", "", 0, True, {}, None, None, None)
 
 
 def _node(node: types.Node, verdict: Verdict, now: datetime) -> Node:
@@ -210,6 +234,7 @@ def _node(node: types.Node, verdict: Verdict, now: datetime) -> Node:
         theirs=bool(record.cordon and record.cordon.theirs),
         held_by=held_by(verdict),
         drain=Drain.of(drain) if drain else None,
+        machine=Machine.of(node),
         next_look=next_look(verdict, drain, now),
     )
 

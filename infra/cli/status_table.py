@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from datetime import datetime, timedelta
 from itertools import groupby
 from typing import TYPE_CHECKING
 
 from infra.cli import screen
 from infra.cli.screen import COLOURS, text
-from infra.cli.status_report import BY_OTHERS, Breaker, Node, Pool, Report
+from infra.cli.status_report import BY_OTHERS, Breaker, Machine, Node, Pool, Report
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -102,13 +103,13 @@ def _nodes(nodes: list[Node], report: Report, *, wide: bool) -> Table:
     else:
         table = screen.table("NODE", "STATE", "SINCE", "WHY", fold=["NODE", "WHY"])
         table.columns[0].ratio, table.columns[0].max_width = None, 26
-    for alike in _rows(nodes):
+    for alike in _rows(nodes, report.at):
         node = alike[0]
         first = min((n.since for n in alike if n.since), default=None)
         name = text(node.name if len(alike) == 1 else screen.count(len(alike), "node"))
         state = text(_state(node), COLOURS.get(_state(node), COLOURS.get(node.state, "")))
         since = text(screen.span(report.at - first) if first else "")
-        lines = [text(line, style) for line, style in _why(node)]
+        lines = [text(line, style) for line, style in _why(node, report.at)]
         if len(alike) > 1:
             lines.append(text(_names(alike)))
         soon = f"in {screen.span(node.next_look - report.at)}" if node.next_look else ""
@@ -120,11 +121,11 @@ def _nodes(nodes: list[Node], report: Report, *, wide: bool) -> Table:
     return table
 
 
-def _rows(nodes: list[Node]) -> Iterable[list[Node]]:
+def _rows(nodes: list[Node], at: datetime) -> Iterable[list[Node]]:
     """One node a row; nodes of which the same is to be said together, if they are many."""
 
     def said(node: Node) -> tuple[str, str, str, str]:
-        return node.pool, node.state, repr(list(_why(node))), repr(node.next_look)
+        return node.pool, node.state, repr(list(_why(node, at))), repr(node.next_look)
 
     for _, alike in groupby(nodes, said):
         group = list(alike)
@@ -144,7 +145,24 @@ def _state(node: Node) -> str:
     return node.state
 
 
-def _why(node: Node) -> Iterable[tuple[str, str]]:
+def _clock(found: Machine, at: datetime) -> str:
+    words = found.phase
+    if found.due:
+        left = found.due - at
+        words += (
+            f", {screen.span(left)} of the seven days left"
+            if left > timedelta(0)
+            else (", the seven days are over")
+        )
+    for name, rungs in (("tried", found.tried), ("would have", found.would)):
+        if rungs:
+            words += f", {name}: {', '.join(rungs)}"
+    if found.holding:
+        words += f", held by {', '.join(found.holding)}"
+    return f"machine: {words}"
+
+
+def _why(node: Node, at: datetime) -> Iterable[tuple[str, str]]:
     if node.state == BY_OTHERS:
         yield "cordoned by somebody else, no incident", ""
         return
@@ -156,6 +174,8 @@ def _why(node: Node) -> Iterable[tuple[str, str]]:
         yield "the cordon is somebody else's and stays", ""
     for what, sentence in node.held_by.items():
         yield ON_TOP.get(what, sentence), COLOURS["held"]
+    if node.machine:
+        yield _clock(node.machine, at), ""
     if node.drain:
         if node.drain.evicted or not node.drain.blocked_by:
             yield f"{screen.count(node.drain.evicted, 'pod')} evicted", ""

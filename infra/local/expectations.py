@@ -30,6 +30,8 @@ class Judge:
             found = [self._decided(decided, never=expect.never is not None)]
         elif expect.evictions:
             found = [self._evictions(expect.evictions)]
+        elif expect.ended:
+            found = [self._ended(expect.ended)]
         else:
             found = [self._most_out(pool, most) for pool, most in expect.most_out.items()]
         for expected, seen in found:
@@ -125,6 +127,12 @@ class Judge:
             text = f"between {wanted.at_least} and {most} pods are evicted"
         holds = count >= wanted.at_least and (most is None or count <= most)
         return text, "" if holds else f"{count} were"
+
+    def _ended(self, wanted: Evictions) -> tuple[str, str]:
+        count, most = self._played.counts.ended, wanted.at_most
+        holds = count >= wanted.at_least and (most is None or count <= most)
+        up_to = "" if most is None else f" and at most {most}"
+        return f"at least {wanted.at_least}{up_to} machines end", "" if holds else f"{count} did"
 
     def _most_out(self, pool: str, most: int) -> tuple[str, str]:
         seen = self._played.counts.most_out.get(pool, 0)

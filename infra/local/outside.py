@@ -132,8 +132,30 @@ class Outside:
         for name in names:
             if self.api.find(f"/api/v1/nodes/{name}") is not None:
                 self.vanish([name])
+            self._collect(name)
             self._generation[name] = self._generation.get(name, 0) + 1
             self._register(name)
+
+    def reboot_as_it_is(self, name: str, *, healed: bool) -> None:
+        """The cloud boots the machine; its faults are there again unless that ``healed`` it."""
+        if self.api.find(f"/api/v1/nodes/{name}") is None:
+            return
+        bad = [c["type"] for c in self._conditions(name) if c["status"] != _good(c)]
+        node = self.node(name)
+        has = int(node["status"]["capacity"].get(keys.GPU, 0))
+        how = Reboot(node=name) if healed else Reboot(node=name, keeps=bad, gpus=has)
+        self.reboot(how)
+
+    def instance(self, name: str) -> str:
+        """The cloud's ID of the machine that is called ``name`` now."""
+        return self._provider_id(name).rpartition("/")[2]
+
+    def name_of(self, instance: str) -> str:
+        return next(name for name in self._scenario.nodes if self._was(name, instance))
+
+    def _was(self, name: str, instance: str) -> bool:
+        generations = range(self._generation.get(name, 0) + 1)
+        return any(self._provider_id(name, g).endswith(instance) for g in generations)
 
     def register_again(self, names: Sequence[str]) -> None:
         """The kubelet makes its Node anew: what others wrote on it is gone with the old one."""
@@ -149,9 +171,12 @@ class Outside:
         """The machine is gone, its Node is deleted, and its pods with it."""
         for name in names:
             self.api.delete(f"/api/v1/nodes/{name}")
-            # As the pod garbage collector does, a minute later.
-            for pod in self.api.list("/api/v1/pods", fieldSelector=f"spec.nodeName={name}"):
-                self._delete_pod(pod, grace_seconds=0)
+            self._collect(name)
+
+    def _collect(self, name: str) -> None:
+        """Pods of a Node that is gone, as the pod garbage collector does a minute later."""
+        for pod in self.api.list("/api/v1/pods", fieldSelector=f"spec.nodeName={name}"):
+            self._delete_pod(pod, grace_seconds=0)
 
     # people
 
@@ -197,7 +222,10 @@ class Outside:
     def _node(self, name: str) -> dict[str, Any]:
         key = name.rpartition("-")[0]
         pool = self._scenario.cluster.pools[key]
-        which = f"{name} {self._generation.get(name, 0)}"
+        which = self._which(name)
+        cloud = self._scenario.cluster.cloud
+        hardware = name if pick(cloud.same_host, [name]) else which
+        annotations = {keys.GPU_UUIDS: f"GPU-{_uuid(hardware)}"} if cloud.same_host else {}
         zone = _zone(name, pool)
         return builders.node(
             name,
@@ -205,12 +233,22 @@ class Outside:
             instance_type=pool.instance_type,
             gpus=pool.gpus,
             zone=zone,
-            provider_id=f"aws:///{zone}/i-{hashlib.sha256(which.encode()).hexdigest()[:17]}",
+            provider_id=self._provider_id(name),
+            annotations=annotations,
             boot_id=_uuid(f"boot {which}"),
             labels=pool.labels,
             conditions=_well(self._clock.now(), ())[4:],
             now=self._clock.now(),
         )
+
+    def _which(self, name: str, generation: int | None = None) -> str:
+        number = self._generation.get(name, 0) if generation is None else generation
+        return f"{name} {number}"
+
+    def _provider_id(self, name: str, generation: int | None = None) -> str:
+        zone = _zone(name, self._scenario.cluster.pools[name.rpartition("-")[0]])
+        which = self._which(name, generation)
+        return f"aws:///{zone}/i-{hashlib.sha256(which.encode()).hexdigest()[:17]}"
 
     def _conditions(self, name: str) -> list[dict[str, Any]]:
         found: list[dict[str, Any]] = self.node(name)["status"].get("conditions") or []

@@ -20,6 +20,7 @@ from functions.rules import keys
 from functions.rules.decision import Action, Decision
 from infra.local import telling
 from infra.local.clock import PING, Tick
+from infra.local.cloud import SimulatedAws
 from infra.local.expectations import Judge
 from infra.local.gate import Eviction
 from infra.local.outside import Habits, Outside, embedded_habits
@@ -66,6 +67,8 @@ class Counts:
     """How many resyncs there would have been without the skipping."""
     actions: dict[str, int] = field(default_factory=dict)
     evictions: int = 0
+    ended: int = 0
+    """Machines that ended for us."""
     deletions: int = 0
     """Pods deleted past their budgets."""
     violations: list[str] = field(default_factory=list)
@@ -123,7 +126,16 @@ class _Play:
         self.on_entry = on_entry
         self.on_time = on_time
         self.witness = witness
-        self.stage = Stage(world, self, through=through, settle=settle, ticks=ticks)
+        self.cloud = SimulatedAws(
+            self.clock,
+            scenario.cluster.cloud,
+            is_there=lambda instance: self.stage.runs(instance),
+            on_reboot=self._rebooted,
+            on_replacement=self._came,
+        )
+        self.stage = Stage(world, self, through=through, settle=settle, ticks=ticks, aws=self.cloud)
+        self.up_at: datetime | None = None
+        """When our processes run again; None: they do."""
         self.outside = Outside(self.stage.api, self.clock, scenario, habits)
         self.played = Played(scenario, [], Counts())
         self.judge = Judge(scenario, self.stage.api, self.played)
@@ -148,12 +160,14 @@ class _Play:
             self.on_time(at)
             self.clock.advance_to(at)
             self.world.advance(at)
+            self.cloud.advance(at)
             self._open_gate(at)
+            self._start_again(at)
             self.stage.deliver(self.world.changes())
             while steps and steps[0].at <= at:
                 self._step(steps.pop(0))
             self._deliver_late(at)
-            for tick in self.stage.schedule.due(at):
+            for tick in [] if self.up_at else self.stage.schedule.due(at):
                 self._tick(tick)
         self.on_time(self.scenario.end)
         self.clock.advance_to(max(self.scenario.end, self.clock.now()))
@@ -166,13 +180,12 @@ class _Play:
         now = self.clock.now()
         others = [steps[0].at] if steps else []
         others += [late.due for late in self.late]
-        if self.opens_at:
-            others.append(self.opens_at)
+        others += (at for at in (self.opens_at, self.up_at, self.cloud.next_due()) if at)
         if due := self.world.next_due():
             others.append(max(due, now))
         end = self.scenario.end
         others.append(end)
-        at = self.stage.schedule.next(now, min(others))
+        at = min(others) if self.up_at else self.stage.schedule.next(now, min(others))
         return None if at >= end and not steps and min(others) >= end else min(at, end)
 
     def _finish(self, began: datetime, started: float) -> None:
@@ -221,6 +234,14 @@ class _Play:
         elif step.api_server:
             self.stage.gate.is_closed = True
             self.opens_at = self.clock.now() + step.api_server.down
+        elif step.functions:
+            self.stage.deaf = True
+            self.up_at = self.clock.now() + step.functions.down
+        elif step.cloud:
+            self.cloud.refuses = dict(step.cloud.refuses)
+            self.cloud.strangers = {
+                outside.instance(name) for name in pick(step.cloud.strangers, self.scenario.nodes)
+            }
         elif step.human:
             self._human(step)
 
@@ -284,6 +305,22 @@ class _Play:
         if self.opens_at and self.opens_at <= at:
             self.opens_at, self.stage.gate.is_closed = None, False
             self._note(Happened(at=at, says="The API server answers again."))
+
+    def _start_again(self, at: datetime) -> None:
+        if self.up_at and self.up_at <= at:
+            self.up_at, self.stage.deaf = None, False
+            self._note(Happened(at=at, says="Our processes run again."))
+
+    def _rebooted(self, instance: str) -> None:
+        name = self.outside.name_of(instance)
+        healed = bool(pick(self.scenario.cluster.cloud.heals, [name]))
+        self._note(Happened(at=self.clock.now(), says=f"The machine of {name} boots anew."))
+        self.outside.reboot_as_it_is(name, healed=healed)
+
+    def _came(self, instance: str) -> None:
+        name = self.outside.name_of(instance)
+        self._note(Happened(at=self.clock.now(), says=f"Another machine registers as {name}."))
+        self.outside.replace([name])
 
     def _tick(self, tick: Tick) -> None:
         self.played.counts.resyncs += 1
@@ -357,6 +394,7 @@ class _Play:
     def check(self, expectations: Iterable[tuple[Expect, int]]) -> None:
         counts = self.played.counts
         counts.evictions = sum(not eviction.deleted for eviction in self.stage.gate.evictions)
+        counts.ended = len(self.cloud.ended)
         counts.deletions = len(self.stage.gate.evictions) - counts.evictions
         counts.violations = self.stage.gate.violations
         for expect, line in expectations:

@@ -59,9 +59,22 @@ class Workload(Section, frozen=True, kw_only=True):
     budgets: list[Budget] = []
 
 
+class Cloud(Section, frozen=True, kw_only=True):
+    """How the cloud behaves that is asked for reboots and ends."""
+
+    replaced_after: Duration = Duration(minutes=8)
+    """From the end of a machine until another one registers, under the same name."""
+    reboots_in: Duration = Duration(minutes=4)
+    heals: Names = []
+    """Nodes whose faults a reboot heals; of all others they are still there afterwards."""
+    same_host: Names = []
+    """Nodes that are given the same hardware again. GPU UUIDs are said where any are."""
+
+
 class Cluster(Section, frozen=True, kw_only=True):
     pools: dict[str, Pool]
     workloads: list[Workload] = []
+    cloud: Cloud = Cloud()
 
 
 class Event(Section, frozen=True, kw_only=True):
@@ -144,6 +157,21 @@ class ApiServer(Section, frozen=True, kw_only=True):
     """Nobody reaches it for that long; what changes meanwhile is told to nobody."""
 
 
+class Functions(Section, frozen=True, kw_only=True):
+    down: Duration
+    """None of our processes runs for that long; what happens meanwhile is told to nobody."""
+
+
+class CloudSays(Section, frozen=True, kw_only=True):
+    """What the cloud answers from now on."""
+
+    refuses: dict[str, str] = {}
+    """``describe``, ``terminate`` or ``reboot`` -> ``throttled``, ``unauthorised``, ``expired``,
+    ``protected`` or ``no-answer``; empty: nothing is refused."""
+    strangers: Names = []
+    """Nodes whose machines are another account's."""
+
+
 class Decided(Section, frozen=True, kw_only=True):
     """A decision, by what it says. Empty fields match everything."""
 
@@ -164,7 +192,7 @@ class Evictions(Section, frozen=True, kw_only=True):
 
 class Expect(Section, frozen=True, kw_only=True):
     """What must hold. Exactly one of ``node``, ``decided``, ``never``, ``most_out``,
-    ``evictions``."""
+    ``evictions``, ``ended``."""
 
     because: str = ""
     """For people: the rule behind it."""
@@ -183,6 +211,8 @@ class Expect(Section, frozen=True, kw_only=True):
     most_out: dict[str, int] = {}
     """Pool (``all``: the cluster) -> how many nodes we may have out of service at once."""
     evictions: Evictions | None = None
+    ended: Evictions | None = None
+    """How many machines have ended for us."""
 
 
 class Step(Section, frozen=True, kw_only=True):
@@ -203,6 +233,8 @@ class Step(Section, frozen=True, kw_only=True):
     """The VM is gone, and its Node with it."""
     human: Human | None = None
     api_server: ApiServer | None = None
+    functions: Functions | None = None
+    cloud: CloudSays | None = None
     expect: list[Expect] = []
 
     times: int = 1
@@ -223,10 +255,12 @@ ACTS = (
     "gone",
     "human",
     "api_server",
+    "functions",
+    "cloud",
 )
 HUMAN_ACTS = ("cordon", "uncordon", "delete_pods_of", "budget", "annotate", "label", "pause",
               "resume")  # fmt: skip
-EXPECTATIONS = ("node", "decided", "never", "most_out", "evictions")
+EXPECTATIONS = ("node", "decided", "never", "most_out", "evictions", "ended")
 
 
 class Document(Section, frozen=True, kw_only=True):

@@ -14,10 +14,12 @@ import msgspec
 from functions.rules import policy
 from functions.rules.decision import Action
 from functions.rules.policy import Duration, PolicyError
+from infra.local.cloud import CALLS, REFUSALS
 from infra.local.scenario import (
     ACTS,
     EXPECTATIONS,
     HUMAN_ACTS,
+    CloudSays,
     Decided,
     Document,
     Expect,
@@ -30,7 +32,7 @@ from infra.local.scenario import (
 
 DAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
 WEEK = timedelta(days=7)
-_AT = re.compile(r"(Mon|Tue|Wed|Thu|Fri|Sat|Sun) (\d\d):(\d\d)(?::(\d\d))?")
+_AT = re.compile(r"(Mon|Tue|Wed|Thu|Fri|Sat|Sun) (\d\d):(\d\d)(?::(\d\d))?(?: \+(\d)w)?")
 _PATH = re.compile(r"[^.\[\]]+|\[\d+\]")
 
 
@@ -181,6 +183,9 @@ class _Reader:
             if not pool.zones:
                 raise self.wrong(f"cluster.pools.{key}.zones", "empty: name at least one zone")
             self._nodes += names_of(key, pool)
+        for field in ("heals", "same_host"):
+            if names := getattr(document.cluster.cloud, field):
+                self._check_nodes(names, f"cluster.cloud.{field}")
         for place, workload in enumerate(document.cluster.workloads):
             path = f"cluster.workloads[{place}]"
             if workload.pool and workload.pool not in pools:
@@ -212,6 +217,8 @@ class _Reader:
             self._check_nodes(names, f"{path}.node")
         if step.event:
             self._check_event(step, path)
+        if step.cloud:
+            self._check_cloud(step.cloud, path)
         if human := step.human:
             done = [one for one in HUMAN_ACTS if getattr(human, one)]
             if len(done) != 1:
@@ -224,6 +231,15 @@ class _Reader:
                     self._check_nodes(name, f"{path}.{field}.{name}")
             if human.pause:
                 self.moment(human.pause.until, f"{path}.pause.until")
+
+    def _check_cloud(self, said: CloudSays, path: str) -> None:
+        for call, how in said.refuses.items():
+            if call not in CALLS:
+                raise self.wrong(f"{path}.refuses.{call}", f"is none of {', '.join(CALLS)}")
+            if how not in REFUSALS:
+                raise self.wrong(f"{path}.refuses.{call}", f"is none of {', '.join(REFUSALS)}")
+        if said.strangers:
+            self._check_nodes(said.strangers, f"{path}.strangers")
 
     def _check_event(self, step: Step, path: str) -> None:
         event = step.event
@@ -268,18 +284,19 @@ class _Reader:
 
 
 def moment(text: str, start: datetime) -> datetime:
-    """``Tue 14:05`` within the seven days after ``start``. Raises ValueError."""
+    """``Tue 14:05`` within the seven days after ``start``, ``Tue 14:05 +2w`` two weeks after that.
+    Raises ValueError."""
     match = _AT.fullmatch(text)
     if not match:
         raise ValueError(f"{text!r} is no time; write Tue 14:05 or Tue 14:05:30")
-    day, *clock = match.groups()
+    day, *clock, weeks = match.groups()
     hour, minute, second = (int(part or 0) for part in clock)
     if hour > 23 or minute > 59 or second > 59:
         raise ValueError(f"{text!r} is no time of day")
     midnight = start.replace(hour=0, minute=0, second=0, microsecond=0)
     days = (DAYS.index(day) - start.weekday()) % 7
     at = midnight + timedelta(days=days, hours=hour, minutes=minute, seconds=second)
-    return at if at >= start else at + WEEK
+    return (at if at >= start else at + WEEK) + WEEK * int(weeks or 0)
 
 
 def recorded(name: str) -> Traversable:

@@ -51,6 +51,8 @@ class Schedule:
         """By PingSource, the cluster's version after a run that changed nothing."""
         self._pending: dict[str, set[datetime]] = {}
         """By function, when it looks again."""
+        self._acts: dict[str, datetime] = {}
+        """By function, when it acts on what others have read."""
         self._looks: dict[str, Look] = {}
         self._known: dict[str, tuple[datetime, Tick]] = {}
         """By PingSource: no tick lies between that time and that tick."""
@@ -62,6 +64,7 @@ class Schedule:
         until then. Without ``skip`` no reading of everything is left out: for those who cannot
         say when something happens next."""
         found: list[Tick] = []
+        acts = min((at for at in self._acts.values() if at > now), default=before)
         for name, functions in self._hears.items():
             if self._clean.get(name) != self._world.version:
                 found.append(self._after(name, now))
@@ -71,10 +74,11 @@ class Schedule:
                     found.append(self._from(name, max(min(pending), now), now))
                 if look := self._looks.get(function):
                     at = look.at
-                    if skip and look.version == self._world.version and at < before:
+                    until = min(before, acts)
+                    if skip and look.version == self._world.version and at < until:
                         # Nothing to be found: of all the readings before then only the last.
                         # One at that very moment comes after what happens.
-                        at += (before - at - _MOMENT) // look.every * look.every
+                        at += (until - at - _MOMENT) // look.every * look.every
                     found.append(self._from(name, max(at, now), now))
         at = min([before, *(tick.at for tick in found)])
         self._due = [tick for tick in found if tick.at == at]
@@ -98,6 +102,8 @@ class Schedule:
     def said(self, function: str, outcome: Outcome, now: datetime, version: int) -> None:
         kept = {at for at in self._pending.get(function, ()) if at > now}
         self._pending[function] = kept | ({outcome.look_again} if outcome.look_again else set())
+        if outcome.acts_at:
+            self._acts[function] = outcome.acts_at
         if outcome.reads_all_again:
             every = outcome.reads_all_again - now
             self._looks[function] = Look(outcome.reads_all_again, every, version)

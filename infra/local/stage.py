@@ -12,13 +12,13 @@ from typing import Protocol
 from events.cloudevent import CloudEvent
 from functions.edge.call import Function
 from functions.edge.context import Context, Handler, Outcome, Settings
-from functions.gateways.aws import errors as aws_errors
 from functions.gateways.aws.client import Aws
 from functions.gateways.kubernetes.client import Cluster
 from functions.rules.decision import Decision
 from infra.local import manifests, telling
 from infra.local.broker import Broker, Delivery
 from infra.local.clock import Tick
+from infra.local.cloud import SimulatedAws
 from infra.local.gate import Eviction, Gate
 from infra.local.outside import NAMESPACE
 from infra.local.schedule import Given, Schedule
@@ -78,6 +78,7 @@ class Stage:
         through: Through = lambda functions: functions,
         settle: Callable[[], None] = lambda: None,
         ticks: Sequence[tuple[datetime, str]] | None = None,
+        aws: Aws | None = None,
     ) -> None:
         """``settle`` waits, in a world that has a time of its own, until that has caught up.
         ``ticks``, of an earlier play, are made instead of those that this one would choose."""
@@ -85,14 +86,22 @@ class Stage:
         self.clock = world.clock
         self.settle = settle
         self.api = Api(world.transport)
+        self.deaf = False
+        """None of our processes runs."""
         self.gate = Gate(world.transport, self.clock, self._budgets, listener.evicted)
         self._listener = listener
         self._said: dict[tuple[str, str], tuple[str, str, str]] = {}
         """By function and node, its last decision."""
         settings = Settings(namespace=NAMESPACE, parallel=1)
+
+        def cloud() -> Aws:
+            """Nothing that is played may reach the account of whoever plays it."""
+            return made
+
+        made = aws or SimulatedAws(self.clock, is_there=self.runs)
         functions = {
             name: Function(
-                name, self._heard(name, handle), self._connect, self.clock, settings, _no_cloud
+                name, self._heard(name, handle), self._connect, self.clock, settings, cloud
             )
             for name, handle in handlers().items()
         }
@@ -110,7 +119,12 @@ class Stage:
                 self.publish(telling.of_change(change, self.clock.now()))
 
     def publish(self, event: CloudEvent) -> None:
-        """Deliver ``event`` and all that comes of it."""
+        """Deliver ``event`` and all that comes of it. While none of our processes runs, nobody is
+        told, then or later."""
+        if self.deaf:
+            for change in self.world.changes():
+                self._listener.changed(change)
+            return
         self._publish(event)
         for _ in range(CALLS_AT_ONE_MOMENT):
             self.settle()
@@ -163,6 +177,12 @@ class Stage:
     def _connect(self) -> Cluster:
         return Cluster(self.gate)
 
+    def runs(self, instance: str) -> bool:
+        """Whether a Node stands for that instance: in what is played a machine that ends takes its
+        Node with it."""
+        nodes = self.api.list("/api/v1/nodes")
+        return any(node["spec"].get("providerID", "").endswith(instance) for node in nodes)
+
     def _budgets(self) -> dict[str, int]:
         """By disruption budget, how many healthy pods it lacks."""
         found = self.api.list("/apis/policy/v1/poddisruptionbudgets")
@@ -172,11 +192,6 @@ class Stage:
             )
             for b in found
         }
-
-
-def _no_cloud() -> Aws:
-    """Nothing that is played may reach the account of whoever plays it."""
-    raise aws_errors.NotConfigured("there is no cloud in a replay")
 
 
 def handlers() -> dict[str, Handler]:

@@ -61,6 +61,8 @@ class Story:
             if any(decision.action is less and also & more for less, more in _SAID_BY):
                 continue
             word, tone = _WORDS[decision.action]
+            if decision.shadow and decision.function == "replace":
+                word = "would"
             if decision.action is Action.WAIT:
                 if Action.START_DRAIN in also:
                     word, tone = "draining", "stop"
@@ -92,6 +94,18 @@ _WORDS = {
     Action.WAIT: ("waits", "quiet"),
     Action.DRAINED: ("emptied", "stop"),
     Action.STOP_DRAIN: ("left alone", "hold"),
+    Action.RESET: ("resetting", "stop"),
+    Action.REBOOT: ("rebooting", "stop"),
+    Action.REBOOTED: ("rebooted", "good"),
+    Action.TERMINATE: ("ending", "bad"),
+    Action.TERMINATED: ("gone", "stop"),
+    Action.REPLACED: ("replaced", "good"),
+    Action.MISSING: ("missing", "bad"),
+    Action.AT_RISK: ("at risk", "hold"),
+    Action.WITHDRAW: ("withdrawn", "hold"),
+    Action.CLOCK_STOPPED: ("clock off", "quiet"),
+    Action.GONE: ("gone", "hold"),
+    Action.RETURNED: ("is back", "bad"),
 }
 _SAID_BY = (
     (Action.OPEN, {Action.CORDON, Action.HOLD}),

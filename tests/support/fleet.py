@@ -9,12 +9,13 @@ import msgspec
 import pytest
 
 from events.notice import Cause, Identity, Kind, Notice, Severity
-from functions import cordon, drain
+from functions import cordon, drain, replace
 from functions.edge.context import Context, Outcome
 from functions.gateways.kubernetes.client import Cluster
 from functions.gateways.kubernetes.transport import Request, Response
 from functions.rules.pause import Pause
 from infra.cli import connect, main
+from infra.local.cloud import SimulatedAws
 from infra.local.cluster import EmbeddedCluster, EmbeddedTransport, builders
 from tests.support.crew import context, node_update, ping
 from tests.support.simulated import SimClock
@@ -29,6 +30,7 @@ class Fleet:
         self.clock = SimClock()
         self.server = EmbeddedCluster(self.clock)
         self.transport = EmbeddedTransport(self.server, self.clock.sleep)
+        self.aws = SimulatedAws(self.clock)
         self.server.apply(
             {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}}
         )
@@ -56,6 +58,12 @@ class Fleet:
 
     def drain(self) -> None:
         drain.handle(ping("drain-resync"), self.context)
+
+    def replace(self) -> Outcome:
+        """Its resync, with a cloud that knows every machine as running."""
+        settings = self.context.settings
+        made = Context(lambda: Cluster(self.transport), self.clock, settings, aws=lambda: self.aws)
+        return replace.handle(ping("resync-replace"), made)
 
     def say(self, node: str, check: str = "xid-79", **more: Any) -> Outcome:
         """A source says that something is wrong with ``node``."""

@@ -140,6 +140,10 @@ class Cluster:
             dry_run=dry_run,
         )
 
+    def delete_node(self, name: str, *, uid: str) -> None:
+        """The Node of that UID, and no other that has come under its name."""
+        self._delete("nodes", f"/api/v1/nodes/{name}", uid)
+
     # pods
 
     def list_pods(
@@ -397,7 +401,19 @@ class Cluster:
         query = {"labelSelector": selector} if selector else {}
         return self._list(path.rpartition("/")[2], path, dict[str, Any], query)
 
+    def get_object(self, path: str) -> dict[str, Any]:
+        return self._get(path.rsplit("/", 2)[1], path, dict[str, Any])
+
+    def delete_object(self, path: str, *, uid: str) -> None:
+        """The object at ``path``, if it still is the one of that UID (else `errors.Conflict`)."""
+        self._delete(path.rsplit("/", 2)[1], path, uid)
+
     # how it is done
+
+    def _delete(self, resource: str, path: str, uid: str) -> None:
+        body = {"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": {"uid": uid}}
+        request = Request(method="DELETE", path=path, body=msgspec.json.encode(body))
+        self._exchange("delete", resource, request, changes=True)
 
     def _get(self, resource: str, path: str, kind: type[T]) -> T:
         response = self._exchange("get", resource, Request(method="GET", path=path), changes=False)

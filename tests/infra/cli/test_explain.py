@@ -9,6 +9,7 @@ import pytest
 
 from events.notice import Cause, Identity, Kind, Severity
 from functions.rules import policy
+from functions.rules.replacing import Guard
 from functions.steps import active
 from infra.local.cluster import builders
 from tests.support.fleet import Fleet, Shell, words
@@ -296,3 +297,62 @@ def test_nothing_is_wider_than_the_screen(
     out = groundcrew("explain", "a-01")[1]
     assert max(len(line) for line in out.splitlines()) <= width
     assert "X" * 40 in out
+
+
+# its machine
+
+
+def sick(fleet: Fleet) -> None:
+    fleet.resync()
+    fleet.replace()
+    fleet.pass_time(hours=2)
+    fleet.say("a-03")
+    fleet.resync()
+    fleet.replace()
+    fleet.pass_time(minutes=30)
+    fleet.resync()
+    fleet.drain()
+    for _ in range(2):
+        fleet.pass_time(minutes=16)
+        fleet.resync()
+        fleet.replace()
+
+
+def test_shows_the_clock_and_every_guard_before_the_end_of_a_machine(
+    groundcrew: Shell, fleet: Fleet
+) -> None:
+    sick(fleet)
+    _, out, _ = groundcrew("explain", "a-03")
+    told = words(out)
+    assert "Its machine" in told
+    assert "seven days end 2026-03-09 14:00Z" in told
+    assert "fault passed: kubernetes.event says xid-79" in told
+    assert "evidence holds: one source alone says so" in told
+    assert "shadow holds: pool a is not in the policy's replace.act_in" in told
+    for guard in Guard:
+        if guard is not Guard.REBOOTS:
+            assert f" {guard.value} passed: " in told or f" {guard.value} holds: " in told, guard
+    report = json.loads(groundcrew("explain", "a-03", "-o", "json")[1])
+    assert report["replacement"]["phase"] == "sick"
+    assert {g["name"] for g in report["replacement"]["guards"]} >= {"fault", "caps", "hold"}
+
+
+def test_tells_of_a_machine_that_is_gone_why_it_ended(groundcrew: Shell, fleet: Fleet) -> None:
+    sick(fleet)
+    machine = fleet.provider_id("a-03")
+    fleet.server.delete("nodes", "", "a-03")
+    for _ in range(15):
+        fleet.pass_time(minutes=1)
+        fleet.aws.end_by_somebody(machine.rpartition("/")[2])
+        fleet.replace()
+    for name in ("a-03", machine, machine.rpartition("/")[2]):
+        code, out, _ = groundcrew("explain", name)
+        assert code == 0
+        assert "not by us" in words(out)
+
+
+def test_status_shows_clocks_and_rungs(groundcrew: Shell, fleet: Fleet) -> None:
+    sick(fleet)
+    out = words(groundcrew("status")[1])
+    assert "of the seven days left" in out
+    assert "would have: reboot" in out

@@ -158,7 +158,7 @@ EXPECTED = [
     (
         "{decided: {action: uncordon, node: gpu-03}}",
         "uncordon gpu-03",
-        "no such decision; there were Mon 08:02:00 cordon gpu-03",
+        "no such decision; there were Mon 08:02:00 start-drain gpu-03",
     ),
     ("{decided: {action: cordon, node: gpu-04}}", "cordon gpu-04", "no decision"),
     (

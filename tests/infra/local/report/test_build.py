@@ -36,7 +36,8 @@ def test_a_node_is_drained_emptied_and_given_back_with_another_machine(run: mode
 
 def test_what_happened_stands_before_what_was_decided_about_it(run: model.Run) -> None:
     kinds = [mark.k for mark in marks(run, "h100-03") if mark.t < at("8:30")]
-    assert kinds == ["said", "open", "cordon", "start-drain", "wait", "evicted", "drained"]
+    told = ["said", "open", "cordon", "start-drain", "wait", "evicted", "drained"]
+    assert kinds == [*told, "hold"]  # the last: what would be done about its machine
 
 
 def test_a_machine_that_is_exchanged_in_one_moment_was_never_gone(run: model.Run) -> None:
@@ -71,7 +72,9 @@ def test_a_check_that_must_last_has_a_clock(run: model.Run) -> None:
 
 def test_a_recovery_that_must_last_has_a_clock(run: model.Run) -> None:
     kinds = [mark.k for mark in marks(run, "h100-10")]
-    assert kinds == ["gpus", "open", "cordon", "reboot", "gpus", "close", "uncordon"]
+    assert kinds == [
+        "gpus", "open", "cordon", "reboot", "gpus", "close", "uncordon", "clock-stopped",
+    ]  # fmt: skip
     clock = node(run, "h100-10").clocks[0]
     assert (clock.kind, clock.a, clock.b) == ("quiet", at("14:00"), at("14:15"))
 

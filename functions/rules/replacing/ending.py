@@ -1,0 +1,260 @@
+"""What becomes of a machine that ends, or has ended, by us: the call, the cloud's word, the
+replacement.
+
+An intent stands in the book before anything is asked. Whoever finds one asks the cloud first: a
+machine that ends was asked; one that runs was not, and is asked only if every guard still passes.
+An intent is followed by the call that wrote it, within seconds, or by another one two minutes
+later: never by two at once.
+"""
+
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+
+import msgspec
+
+from functions.rules.decision import Action
+from functions.rules.policy import Policy
+from functions.rules.replacing import clock, guards, returned
+from functions.rules.replacing.book import Entry, Phase
+from functions.rules.replacing.facts import Act, Facts, Joined, MachineFacts, Seen, Step
+from functions.rules.replacing.machine import TAKE_OVER, TICK, say
+
+TERMINATED = "dev.groundcrew.vm.terminated"
+REPLACED = "dev.groundcrew.vm.replaced"
+MISSING = "dev.groundcrew.replacement.missing"
+GIVEN_UP = timedelta(days=7)
+"""After that long no replacement is waited for any more."""
+SLOW = timedelta(minutes=30)
+"""A machine that is asked to end and runs on for so long is asked once more."""
+
+
+def decide(one: MachineFacts, facts: Facts, policy: Policy, now: datetime) -> Step:
+    entry = one.entry
+    assert entry is not None
+    if entry.phase is Phase.ENDED:
+        return _ended(one, entry, facts, policy, now)
+    return _ending(one, entry, facts, policy, now)
+
+
+def _ending(one: MachineFacts, entry: Entry, facts: Facts, policy: Policy, now: datetime) -> Step:
+    intent, closer = entry.intent, one.closer
+    if intent is None:
+        return Step(facts=one, entry=msgspec.structs.replace(entry, phase=Phase.SICK))
+    if intent.asked is None and now < intent.at + TAKE_OVER and not intent.said:
+        return Step(facts=one, entry=entry, rung="replace", look_again=intent.at + TAKE_OVER)
+    if intent.again and now < intent.again:
+        return Step(facts=one, entry=entry, rung="replace", look_again=intent.again)
+    if closer is None:
+        return Step(
+            facts=one, entry=entry, act=Act.LOOK_CLOSER, rung="replace", look_again=now + TICK
+        )
+    if closer.seen is Seen.GONE or (
+        closer.seen is Seen.UNKNOWN and _was_asked_long_ago(entry, now) and closer.account
+    ):
+        return _is_gone(one, entry, now)
+    if closer.seen is Seen.ENDING:
+        kept = entry
+        if intent.asked is None:
+            # The call was made, and whoever made it did not live to write so.
+            asked = msgspec.structs.replace(intent, asked=now)
+            kept = msgspec.structs.replace(entry, intent=asked)
+        return Step(facts=one, entry=kept, rung="replace", look_again=now + TICK)
+    if closer.seen is Seen.UNKNOWN:
+        return Step(facts=one, entry=entry, rung="replace", look_again=now + TICK)
+    if intent.asked is not None and now - intent.asked < SLOW:
+        return Step(facts=one, entry=entry, rung="replace", look_again=now + TICK)
+    return _again(one, entry, facts, policy, now)
+
+
+def _was_asked_long_ago(entry: Entry, now: datetime) -> bool:
+    """EC2 forgets a machine an hour after its end."""
+    asked = entry.intent.asked if entry.intent else None
+    return asked is not None and now - asked > SLOW
+
+
+def _again(one: MachineFacts, entry: Entry, facts: Facts, policy: Policy, now: datetime) -> Step:
+    """It runs, and is asked only if all that let it be asked still holds."""
+    found = clock.faults(one.record)
+    checked = guards.for_end(one, entry, found, facts, policy, now)
+    holding = [v for v in checked if not v.passed]
+    if not holding:
+        return Step(
+            facts=one,
+            entry=entry,
+            act=Act.TERMINATE,
+            guards=checked,
+            rung="replace",
+            look_again=now + TICK,
+        )
+    says = "; ".join(f"{v.guard.value}: {v.says}" for v in holding)
+    names = tuple(v.guard.value for v in holding)
+    over = not found and one.record is not None
+    kept = msgspec.structs.replace(
+        entry,
+        phase=Phase.CLOSED if over else Phase.SICK,
+        changed=now,
+        intent=None,
+        holding=() if over else names,
+        outcome=f"recovered: {clock.how_it_stopped(one.record)}" if over else "",
+    )
+    said = say(
+        one, Action.WITHDRAW, f"it was to end, runs, and may not any more: {says}", blocked_by=names
+    )
+    return Step(
+        facts=one,
+        entry=kept,
+        act=Act.WITHDRAW,
+        guards=checked,
+        decisions=(said,),
+        look_again=now + TICK,
+    )
+
+
+def _is_gone(one: MachineFacts, entry: Entry, now: datetime) -> Step:
+    ended = msgspec.structs.replace(entry, phase=Phase.ENDED, changed=now, ended=now)
+    said = say(
+        one,
+        Action.TERMINATED,
+        "the cloud says that it is gone; what held its volumes is "
+        "let go, and its replacement is waited for",
+    )
+    why = entry.intent.why if entry.intent else ""
+    return Step(
+        facts=one,
+        entry=ended,
+        act=Act.RELEASE,
+        rung="replace",
+        decisions=(said,),
+        answer=(TERMINATED, {"node": entry.node, "machine": one.machine, "why": why}),
+        look_again=now + TICK,
+    )
+
+
+def _ended(one: MachineFacts, entry: Entry, facts: Facts, policy: Policy, now: datetime) -> Step:
+    assert entry.ended is not None
+    act = Act.NONE if entry.released else Act.RELEASE
+    late = entry.ended + policy.replace.joined_within
+    if facts.joined is None:
+        return Step(facts=one, entry=entry, act=act, look_again=now + TICK)
+    if again := _same_hardware(one, entry, facts):
+        return _came_back(one, entry, again, act, now)
+    candidate, serves = _replacement(one, entry, facts)
+    if candidate is not None and serves:
+        closed = msgspec.structs.replace(
+            entry,
+            phase=Phase.CLOSED,
+            changed=now,
+            replacement=candidate.machine,
+            outcome=f"replaced by {candidate.node} ({candidate.machine})",
+        )
+        took = now - (entry.began or entry.ended)
+        said = say(
+            one,
+            Action.REPLACED,
+            f"{candidate.node} ({candidate.machine}) serves in its "
+            f"place, {_long(took)} after the first sight of its fault",
+        )
+        return Step(
+            facts=one,
+            entry=closed,
+            act=act,
+            decisions=(said,),
+            answer=(
+                REPLACED,
+                {
+                    "node": entry.node,
+                    "machine": one.machine,
+                    "by": candidate.machine,
+                    "by_node": candidate.node,
+                    "seconds": round(took.total_seconds()),
+                },
+            ),
+        )
+    if now >= late and not entry.missing:
+        why = (
+            f"{candidate.node} has joined and {candidate.waits_for}"
+            if candidate
+            else ("no node has joined its pool")
+        )
+        kept = msgspec.structs.replace(entry, missing=True)
+        said = say(
+            one,
+            Action.MISSING,
+            f"no replacement serves {_long(now - entry.ended)} after its end: {why}",
+            blocked_by=(why,),
+        )
+        data = {"node": entry.node, "machine": one.machine, "why": why}
+        return Step(
+            facts=one,
+            entry=kept,
+            act=act,
+            decisions=(said,),
+            answer=(MISSING, data),
+            look_again=now + TICK,
+        )
+    if now - entry.ended >= GIVEN_UP:
+        closed = msgspec.structs.replace(
+            entry, phase=Phase.CLOSED, changed=now, outcome="ended; no replacement ever served"
+        )
+        return Step(facts=one, entry=closed, act=act)
+    return Step(facts=one, entry=entry, act=act, look_again=now + TICK * (1 if now < late else 10))
+
+
+def _same_hardware(one: MachineFacts, entry: Entry, facts: Facts) -> Joined | None:
+    """A node with a GPU of the machine that ended, under another provider ID."""
+    mine = set(entry.gpus)
+    return next(
+        (
+            j
+            for j in facts.joined or ()
+            if mine & set(j.gpus) and j.machine not in ("", one.machine)
+        ),
+        None,
+    )
+
+
+def _came_back(one: MachineFacts, entry: Entry, again: Joined, act: Act, now: datetime) -> Step:
+    """It was no replacement: what came is the same hardware. Its own clock begins when cordon has
+    heard of it."""
+    why = f"{again.node} ({again.machine}) has GPUs of {one.machine}, which was ended for "
+    why += entry.fault or "a fault"
+    closed = msgspec.structs.replace(
+        entry,
+        phase=Phase.CLOSED,
+        changed=now,
+        replacement=again.machine,
+        outcome=f"the same hardware came back as {again.node} ({again.machine})",
+    )
+    said = say(one, Action.RETURNED, why)
+    data = {"node": again.node, "machine": again.machine, "was": one.machine, "why": why}
+    return Step(
+        facts=one, entry=closed, act=act, decisions=(said,), answer=(returned.RETURNED, data)
+    )
+
+
+def _replacement(one: MachineFacts, entry: Entry, facts: Facts) -> tuple[Joined | None, bool]:
+    """The node that came for it, and whether it serves: of its pool, made after its end was asked,
+    and nobody else's replacement. Of several the first that serves."""
+    asked = entry.intent.at if entry.intent else entry.ended
+    taken = {e.replacement for book in facts.books.values() for e in book.machines.values()}
+    fits: Sequence[Joined] = sorted(
+        (
+            j
+            for j in facts.joined or ()
+            if j.pool == one.pool
+            and j.machine not in (one.machine, "")
+            and j.machine not in taken
+            and asked is not None
+            and j.created >= asked - timedelta(seconds=1)
+        ),
+        key=lambda j: (bool(j.waits_for), j.created, j.node),
+    )
+    return (fits[0], not fits[0].waits_for) if fits else (None, False)
+
+
+def _long(length: timedelta) -> str:
+    minutes = int(length.total_seconds() // 60)
+    days, minutes = divmod(minutes, 24 * 60)
+    hours, minutes = divmod(minutes, 60)
+    parts = [f"{n} {unit}" for n, unit in ((days, "d"), (hours, "h"), (minutes, "min")) if n]
+    return " ".join(parts[:2]) or "less than a minute"

@@ -1,0 +1,77 @@
+"""The closer look, at a machine for which all else speaks: its pods, its volumes, other Nodes that
+claim it, and the cloud's own word."""
+
+from dataclasses import replace
+
+from functions.gateways.kubernetes import errors, types
+from functions.rules import drain_plan
+from functions.rules.replacing import Closer, MachineFacts
+from functions.steps import pods, terminate
+from functions.steps.replacing.crew import Crew
+
+
+def look(
+    crew: Crew, one: MachineFacts, node: types.Node | None, *, cloud_only: bool = False
+) -> MachineFacts:
+    """``one`` with what a closer look shows. What cannot be read is said, and holds."""
+    machine = subject(one, node)
+    way = terminate.choose(machine, crew.policy.way_of(one.pool), crew.aws, crew.cluster)
+    seen = way.look(machine)
+    closer = Closer(
+        seen=seen.seen,
+        says=seen.says,
+        way=way.name,
+        host=seen.host,
+        account=seen.account,
+        protected=seen.protected,
+    )
+    if node is not None and not cloud_only:
+        closer = replace(
+            closer,
+            pods=_workload(crew, node),
+            volumes=_volumes(crew, node),
+            twins=_twins(crew, node),
+        )
+    return replace(one, closer=closer)
+
+
+def subject(one: MachineFacts, node: types.Node | None, token: str = "") -> terminate.Machine:
+    intent = one.entry.intent if one.entry else None
+    return terminate.Machine(
+        provider_id=one.machine,
+        name=node.name if node else one.entry.node if one.entry else "",
+        node=node,
+        token=token or (intent.token if intent else ""),
+    )
+
+
+def _workload(crew: Crew, node: types.Node) -> tuple[str, ...]:
+    listed = crew.cluster.list_pods(node=node.name)
+    around = drain_plan.Around(node=node.name)
+    found = (pods.pod(p) for p in listed.items or ())
+    return tuple(
+        sorted(p.key for p in found if not p.finished and not drain_plan.ignored(p, around))
+    )
+
+
+def _volumes(crew: Crew, node: types.Node) -> tuple[str, ...]:
+    try:
+        found = crew.cluster.list_attachments()
+    except errors.Forbidden:
+        return ("a volume that we may not see (list volumeattachments)",)
+    return tuple(
+        sorted(
+            a.spec.source.persistent_volume_name or a.metadata.name
+            for a in found
+            if a.spec.node_name == node.name
+        )
+    )
+
+
+def _twins(crew: Crew, node: types.Node) -> tuple[str, ...]:
+    """Other Nodes that claim the same machine."""
+    return tuple(
+        name
+        for name, provider_id, uid in crew.fleet
+        if provider_id == node.provider_id and uid != node.metadata.uid
+    )

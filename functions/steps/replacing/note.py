@@ -1,0 +1,126 @@
+"""The node's own word on what replace does with its machine: the annotation `keys.REPLACEMENT`.
+
+For people, and for `groundcrew status`; the books are what counts. It is written when it says
+something new, never read back to decide.
+"""
+
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any
+
+import msgspec
+
+from functions.gateways.kubernetes import errors, types
+from functions.rules import keys
+from functions.rules.replacing.book import Entry, Phase
+from functions.steps.replacing.crew import Crew
+
+VERSION = 1
+
+
+class Note(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
+    v: int = VERSION
+    machine: str
+    phase: str
+    began: datetime | None = None
+    due: datetime | None = None
+    """When the seven days end."""
+    tried: tuple[str, ...] = ()
+    would: tuple[str, ...] = ()
+    holding: tuple[str, ...] = ()
+    since: datetime | None = None
+    """Of the intent, while there is one."""
+
+
+def of(crew: Crew, machine: str, entry: Entry | None) -> Note | None:
+    if entry is None or entry.over:
+        return None
+    return Note(
+        machine=machine,
+        phase=entry.phase.value,
+        began=entry.began,
+        due=entry.began + crew.policy.seven_days.limit if entry.began else None,
+        tried=entry.tried,
+        would=entry.would,
+        holding=entry.holding,
+        since=entry.intent.at if entry.intent else None,
+    )
+
+
+def read(node: types.Node) -> Note | None:
+    """What stands on ``node``, if it is about the machine that it stands for now."""
+    text = node.metadata.annotation(keys.REPLACEMENT)
+    if text is None:
+        return None
+    try:
+        found = msgspec.json.decode(text, type=Note)
+    except msgspec.DecodeError:
+        return None
+    return found if found.machine in (node.provider_id, f"uid:{node.metadata.uid}") else None
+
+
+def keep(crew: Crew, node: types.Node, machine: str, entry: Entry | None) -> bool:
+    """Make the annotation say what the book says; whether it had to be written. Somebody who was
+    faster, or a Node that is another by now, is left to the next look."""
+    wanted = of(crew, machine, entry)
+    text = msgspec.json.encode(wanted).decode() if wanted else None
+    if node.metadata.annotation(keys.REPLACEMENT) == text:
+        return False
+    try:
+        crew.cluster.patch_node(node.name, [*_tests(node), *_put(node, text)])
+    except (errors.TestFailed, errors.NotFound):
+        return False
+    return True
+
+
+def announce(crew: Crew, node: types.Node, entry: Entry) -> None:
+    """Say on the node what is about to be asked of its machine, if all that it stands on still
+    holds: the last test before the cloud is asked. Raises `errors.TestFailed` and
+    `errors.NotFound`."""
+    wanted = of(crew, node.provider_id, entry)
+    assert wanted is not None
+    assert entry.phase in (Phase.ENDING, Phase.REBOOTING)
+    incidents = "/metadata/annotations/" + _escape(keys.INCIDENTS)
+    opt_out = "/metadata/labels/" + _escape(keys.OPT_OUT)
+    claim = "/metadata/annotations/" + _escape(keys.CORDONED_BY)
+    crew.cluster.patch_node(
+        node.name,
+        [
+            *_tests(node),
+            _test("/spec/providerID", node.provider_id),
+            _test("/spec/unschedulable", True),
+            _test(incidents, node.metadata.annotation(keys.INCIDENTS)),
+            _test(claim, None),
+            _test(opt_out, (node.metadata.labels or {}).get(keys.OPT_OUT)),
+            *_put(node, msgspec.json.encode(wanted).decode()),
+        ],
+    )
+
+
+def _tests(node: types.Node) -> list[Mapping[str, Any]]:
+    path = "/metadata/annotations/" + _escape(keys.REPLACEMENT)
+    return [
+        _test("/metadata/uid", node.metadata.uid),
+        _test(path, node.metadata.annotation(keys.REPLACEMENT)),
+    ]
+
+
+def _put(node: types.Node, text: str | None) -> list[Mapping[str, Any]]:
+    path = "/metadata/annotations/" + _escape(keys.REPLACEMENT)
+    if text is None:
+        return [{"op": "remove", "path": path}]
+    if node.metadata.annotations is None:
+        return [
+            _test("/metadata/annotations", None),
+            {"op": "add", "path": "/metadata/annotations", "value": {}},
+            {"op": "add", "path": path, "value": text},
+        ]
+    return [{"op": "add", "path": path, "value": text}]
+
+
+def _test(path: str, value: object) -> Mapping[str, Any]:
+    return {"op": "test", "path": path, "value": value}
+
+
+def _escape(key: str) -> str:
+    return key.replace("~", "~0").replace("/", "~1")

@@ -1,0 +1,101 @@
+"""The ways to end a machine, one file each, and which of them fits one.
+
+The policy may name a way for a pool; ``auto`` goes by what the node and the cloud show: Karpenter's
+label, Cluster API's annotation, an EC2 provider ID with or without a group, and for all others an
+event to whoever owns the machines.
+"""
+
+from collections.abc import Callable
+
+from functions.gateways.aws import errors, types
+from functions.gateways.aws.client import Aws
+from functions.gateways.kubernetes.client import Cluster
+from functions.rules.replacing import Seen
+from functions.steps.terminate.autoscaling import AutoScaling
+from functions.steps.terminate.cluster_api import MACHINE, ClusterApi
+from functions.steps.terminate.ec2 import Ec2
+from functions.steps.terminate.handed_over import HandedOver
+from functions.steps.terminate.karpenter import LABEL, Karpenter
+from functions.steps.terminate.way import LATER, SOON, Asked, Look, Machine, Way
+
+__all__ = ["LATER", "SOON", "Asked", "Look", "Machine", "Way", "choose", "to_reboot"]
+
+
+def choose(machine: Machine, wanted: str, aws: Callable[[], Aws], cluster: Cluster) -> Way:
+    """The way for ``machine``; ``wanted`` is the policy's word, ``auto`` or the name of one."""
+    name = wanted if wanted != "auto" else _shown(machine)
+    if name == "karpenter":
+        return Karpenter(cluster)
+    if name == "cluster-api":
+        return ClusterApi(cluster)
+    if name == "event":
+        return HandedOver()
+    try:
+        return _of_aws(machine, name, aws())
+    except errors.NotConfigured as problem:
+        return _Unknown(name, str(problem))
+
+
+def to_reboot(machine: Machine, chosen: Way, aws: Callable[[], Aws]) -> Way:
+    """Who reboots it: the cloud, whoever ends it."""
+    if machine.provider_id.startswith("aws://"):
+        return chosen if isinstance(chosen, Ec2) else Ec2(aws())
+    return chosen
+
+
+def _shown(machine: Machine) -> str:
+    meta = machine.node.metadata if machine.node else None
+    if meta is not None and meta.label(LABEL):
+        return "karpenter"
+    if meta is not None and meta.annotation(MACHINE):
+        return "cluster-api"
+    return "aws" if machine.provider_id.startswith("aws://") else "event"
+
+
+def _of_aws(machine: Machine, name: str, aws: Aws) -> Way:
+    if name == "ec2":
+        return Ec2(aws)
+    try:
+        where = types.Machine.of(machine.provider_id)
+        held = aws.scaling_instances(where.region, [where.instance_id]).get(where.instance_id)
+    except (errors.AwsError, types.NotOfEc2) as problem:
+        return _Unknown(name, str(problem))
+    if held is not None:
+        return AutoScaling(aws, held)
+    if name == "autoscaling":
+        return _Gone(aws, "no Auto Scaling group holds it: nothing would replace it")
+    return Ec2(aws)
+
+
+class _Unknown:
+    """A way that cannot be told now."""
+
+    def __init__(self, name: str, problem: str) -> None:
+        self.name = name
+        self._problem = problem
+
+    def look(self, machine: Machine) -> Look:
+        return Look(seen=Seen.UNKNOWN, says=self._problem)
+
+    def terminate(self, machine: Machine) -> Asked:
+        return Asked(done=False, says=self._problem, again=SOON)
+
+    def reboot(self, machine: Machine) -> Asked:
+        return Asked(done=False, says=self._problem, again=SOON)
+
+
+class _Gone(Ec2):
+    """Of a group once, and held by none now: it may end or be gone, and is never ended so."""
+
+    name = "autoscaling"
+
+    def __init__(self, aws: Aws, why: str) -> None:
+        super().__init__(aws)
+        self._why = why
+
+    def look(self, machine: Machine) -> Look:
+        looked = super().look(machine)
+        return Look(seen=looked.seen, says=looked.says, account=looked.account, protected=self._why)
+
+    def terminate(self, machine: Machine) -> Asked:
+        return Asked(done=False, says=self._why, again=LATER)

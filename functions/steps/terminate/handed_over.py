@@ -1,0 +1,31 @@
+"""Ending a machine by handing it over: an event names it to whoever owns the machines.
+
+They acknowledge by the node annotation `keys.HANDED_OVER`, whose value is the token of the request.
+That it is gone shows in its Node: gone, or another machine's. Who has not taken it in the time that
+the policy gives is asked once more.
+"""
+
+from functions.rules import keys
+from functions.rules.replacing import Seen
+from functions.steps.terminate.way import LATER, Asked, Look, Machine
+
+WANTED = "dev.groundcrew.vm.replacement-wanted"
+
+
+class HandedOver:
+    name = "event"
+
+    def look(self, machine: Machine) -> Look:
+        if machine.node is None:
+            return Look(seen=Seen.GONE, says="its Node is gone", account="event")
+        taken = machine.node.metadata.annotation(keys.HANDED_OVER)
+        if machine.token and taken == machine.token:
+            return Look(seen=Seen.ENDING, says="its owner has taken it", account="event")
+        return Look(seen=Seen.RUNNING, says="its Node is there", account="event")
+
+    def terminate(self, machine: Machine) -> Asked:
+        """The event is the answer of the call: see `functions.replace`."""
+        return Asked(done=True, says=f"handed over by {WANTED}")
+
+    def reboot(self, machine: Machine) -> Asked:
+        return Asked(done=False, says="nobody here can reboot it", again=LATER)

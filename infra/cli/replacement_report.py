@@ -1,0 +1,124 @@
+"""What ``explain`` and ``status`` say of a machine's clock, its ladder and the guards before its
+end, as data: from the books, and from the same rules that replace decides by. Nothing is written,
+and the cloud is not asked."""
+
+from datetime import datetime
+
+import msgspec
+
+from functions.gateways.aws.client import connect as connect_aws
+from functions.gateways.kubernetes import types
+from functions.rules.policy import Policy
+from functions.rules.replacing import clock, guards
+from functions.rules.replacing.book import KEY as BOOK
+from functions.rules.replacing.book import Book, Entry, Unreadable, decode
+from functions.steps import mark
+from functions.steps.active import Active
+from functions.steps.replacing import gather
+from functions.steps.replacing.crew import Crew
+from infra.cli.connect import Session
+
+
+class Guard(msgspec.Struct, frozen=True):
+    name: str
+    passed: bool
+    says: str
+
+
+class Replacement(msgspec.Struct, frozen=True, kw_only=True):
+    machine: str
+    phase: str
+    began: datetime | None = None
+    """Our first sight of its fault: when its clock began."""
+    due: datetime | None = None
+    """When the seven days are over."""
+    rung: str = ""
+    """That comes next."""
+    tried: tuple[str, ...] = ()
+    would: tuple[str, ...] = ()
+    """Rungs that would have been taken, where it is only told."""
+    reboots: tuple[datetime, ...] = ()
+    holding: tuple[str, ...] = ()
+    """Guards that held when it was wanted last."""
+    intent: str = ""
+    """What is being asked, and what came of it."""
+    ended: datetime | None = None
+    replacement: str = ""
+    outcome: str = ""
+    guards: tuple[Guard, ...] = ()
+    """Before its end, as they are now."""
+
+
+def books(active: Active) -> dict[str, Book]:
+    """By pool; one that cannot be read is left out."""
+    found = {}
+    for pool, config_map in active.shelf.items():
+        try:
+            found[pool] = decode((config_map.data or {}).get(BOOK))
+        except Unreadable:
+            continue
+    return found
+
+
+def of_entry(machine: str, entry: Entry, policy: Policy) -> Replacement:
+    """What the book alone says: of a machine that is gone, or for a list."""
+    intent = entry.intent
+    words = ""
+    if intent:
+        asked = f"asked at {intent.asked:%Y-%m-%d %H:%M}Z" if intent.asked else "not answered yet"
+        words = f"{intent.rung}, since {intent.at:%Y-%m-%d %H:%M}Z, {asked}"
+        words += f": {intent.said}" if intent.said else ""
+        words += f" ({intent.why})" if intent.why else ""
+    return Replacement(
+        machine=machine,
+        phase=entry.phase.value,
+        began=entry.began,
+        due=entry.began + policy.seven_days.limit if entry.began and not entry.over else None,
+        tried=entry.tried,
+        would=entry.would,
+        reboots=entry.reboots,
+        holding=entry.holding,
+        intent=words,
+        ended=entry.ended,
+        replacement=entry.replacement,
+        outcome=entry.outcome,
+    )
+
+
+def find(active: Active, machine: str) -> tuple[str, Entry] | None:
+    """The pool in whose book it is, and its entry."""
+    for pool, book in books(active).items():
+        if machine in book.machines:
+            return pool, book.machines[machine]
+    return None
+
+
+def of_node(session: Session, node: types.Node) -> Replacement | None:
+    """Of a Node's machine, with every guard; None when no clock runs for it, nor ever did."""
+    crew = Crew(
+        cluster=session.cluster,
+        clock=session.clock,
+        namespace=session.namespace,
+        seconds=30.0,
+        aws=connect_aws,
+    )
+    view = mark.view(node, crew.policy)
+    machine = node.provider_id or f"uid:{node.metadata.uid}"
+    one = gather.machine_facts(crew, machine, node, view)
+    found = clock.faults(one.record)
+    entry = one.entry
+    if entry is None and not found:
+        return None
+    if entry is None or (entry.over and found):
+        entry = Entry(node=node.name, changed=crew.now(), began=clock.began(found, None))
+    report = of_entry(machine, entry, crew.policy)
+    if entry.over:
+        return report
+    now = crew.now()
+    checked = guards.for_end(one, entry, found, gather.of(crew, (one,)), crew.policy, now)
+    rungs = [r for r in guards.rungs_of(found, one.pool, crew.policy) if r not in entry.tried]
+    return msgspec.structs.replace(
+        report,
+        rung=rungs[0] if rungs else "",
+        guards=tuple(Guard(v.guard.value, v.passed, v.says) for v in checked),
+    )

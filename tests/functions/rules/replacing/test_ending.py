@@ -1,0 +1,180 @@
+"""An intent that is found, the cloud's word, and the machine that comes in its place."""
+
+from dataclasses import replace
+from datetime import timedelta
+
+import pytest
+
+from functions.rules.decision import Action
+from functions.rules.incidents import State
+from functions.rules.replacing import Act, Joined, Seen, Step, intend
+from functions.rules.replacing.book import Entry, Phase
+from tests.support.facts import NOW
+from tests.support.sick import (
+    CLOSER,
+    DAY,
+    FULL,
+    HOUR,
+    MACHINE,
+    book,
+    changed,
+    decide,
+    entry,
+    incident,
+    machine,
+    record,
+)
+
+MINUTE = timedelta(minutes=1)
+NEW = "aws:///us-east-1a/i-n9"
+
+
+def ending(ago: timedelta = 3 * MINUTE, **more: object) -> Entry:
+    tried = entry(tried=("reboot",), boots=(NOW - 2 * HOUR,))
+    made = intend(machine(), tried, "replace", "token", "the kernel log says so", NOW - ago)
+    return changed(made, intent=changed(made.intent, **more))  # type: ignore[no-any-return]
+
+
+def look(seen: Seen, found: Entry | None = None, **more: object) -> Step:
+    closer = replace(CLOSER, seen=seen)
+    return decide(machine(entry=found or ending(), closer=closer, **more), FULL)
+
+
+def test_a_fresh_intent_is_its_writers_alone() -> None:
+    step = decide(machine(entry=ending(timedelta(seconds=119))), FULL)
+    assert (step.act, step.changed) == (Act.NONE, False)
+
+
+def test_an_intent_that_nobody_followed_is_asked_about_first() -> None:
+    step = decide(machine(entry=ending(), closer=None), FULL)
+    assert step.act is Act.LOOK_CLOSER
+
+
+def test_a_machine_that_ends_was_asked_and_is_not_asked_again() -> None:
+    step = look(Seen.ENDING)
+    assert step.act is Act.NONE
+    assert step.entry is not None
+    assert step.entry.intent is not None
+    assert step.entry.intent.asked == NOW
+
+
+def test_a_machine_that_runs_on_is_asked_if_every_guard_still_passes() -> None:
+    assert look(Seen.RUNNING).act is Act.TERMINATE
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"record": record(incident(state=State.CLOSED, ended=NOW, why="tested well"))},
+        {"record": record(incident(state=State.DISMISSED, ended=NOW))},
+        {"hold": "held by bob"},
+        {"state": "released"},
+        {"view": None},
+    ],
+)
+def test_an_intent_whose_reason_is_gone_is_withdrawn(more: dict[str, object]) -> None:
+    step = look(Seen.RUNNING, **more)
+    assert step.act is Act.WITHDRAW
+    assert step.entry is not None
+    assert step.entry.intent is None
+    assert step.entry.phase in (Phase.SICK, Phase.CLOSED)
+    assert [d.action for d in step.decisions] == [Action.WITHDRAW]
+
+
+def test_what_was_asked_is_waited_for_and_asked_again_only_after_half_an_hour() -> None:
+    assert look(Seen.RUNNING, ending(asked=NOW - 29 * MINUTE)).act is Act.NONE
+    assert look(Seen.RUNNING, ending(asked=NOW - 30 * MINUTE)).act is Act.TERMINATE
+
+
+def test_a_refusal_is_asked_again_at_its_time_and_not_before() -> None:
+    refused = ending(said="throttled", again=NOW + MINUTE)
+    assert look(Seen.RUNNING, refused).act is Act.NONE
+    assert decide(machine(entry=refused), FULL, NOW + MINUTE).act is Act.TERMINATE
+
+
+def test_that_a_cloud_does_not_answer_or_never_knew_it_is_no_end() -> None:
+    unknown = replace(CLOSER, seen=Seen.UNKNOWN, account="")
+    asked = ending(asked=NOW - HOUR)
+    for closer in (unknown, replace(unknown, says="AuthFailure")):
+        step = decide(machine(entry=asked, closer=closer), FULL)
+        assert (step.act, step.changed) == (Act.NONE, False)
+
+
+def test_the_clouds_word_ends_it_and_what_held_its_volumes_is_let_go() -> None:
+    step = look(Seen.GONE)
+    assert step.act is Act.RELEASE
+    assert step.entry is not None
+    assert (step.entry.phase, step.entry.ended) == (Phase.ENDED, NOW)
+    assert step.answer == (
+        "dev.groundcrew.vm.terminated",
+        {"node": "n1", "machine": MACHINE, "why": "the kernel log says so"},
+    )
+
+
+def ended(**more: object) -> Entry:
+    gone = look(Seen.GONE).entry
+    assert gone is not None
+    return changed(gone, released=True, **more)  # type: ignore[no-any-return]
+
+
+def joined(**more: object) -> Joined:
+    made: dict[str, object] = {"node": "n9", "machine": NEW, "pool": "gpu", "created": NOW}
+    return Joined(**(made | more))  # type: ignore[arg-type]
+
+
+def follow(*nodes: Joined, at: timedelta = 10 * MINUTE, **more: object) -> Step:
+    gone = machine(view=None, record=None, closer=None, entry=ended())
+    return decide(gone, FULL, NOW + at, joined=nodes, **more)
+
+
+def test_a_replacement_that_serves_closes_it() -> None:
+    step = follow(joined())
+    assert step.entry is not None
+    assert (step.entry.phase, step.entry.replacement) == (Phase.CLOSED, NEW)
+    assert [d.action for d in step.decisions] == [Action.REPLACED]
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        joined(waits_for="has its startup taint"),
+        joined(pool="a100"),
+        joined(created=NOW - HOUR),
+        joined(machine=MACHINE),
+        joined(machine=""),
+    ],
+)
+def test_another_node_is_no_replacement(other: Joined) -> None:
+    step = follow(other)
+    assert (step.changed, step.decisions) == (False, ())
+    late = follow(other, at=HOUR)
+    assert [d.action for d in late.decisions] == [Action.MISSING]
+    assert late.entry is not None
+    gone = machine(view=None, record=None, closer=None, entry=late.entry)
+    assert decide(gone, FULL, NOW + 2 * HOUR, joined=(other,)).decisions == ()
+
+
+def test_the_same_hardware_under_another_name_is_no_replacement_and_is_told() -> None:
+    gone = machine(view=None, record=None, closer=None, entry=ended(gpus=("GPU-1", "GPU-2")))
+    step = decide(gone, FULL, NOW + MINUTE, joined=(joined(gpus=("GPU-2",)),))
+    assert [d.action for d in step.decisions] == [Action.RETURNED]
+    assert step.answer is not None
+    assert step.answer[0] == "dev.groundcrew.hardware.returned"
+    assert step.entry is not None
+    assert step.entry.outcome.startswith("the same hardware came back as n9")
+    other = decide(gone, FULL, NOW + MINUTE, joined=(joined(gpus=("GPU-3",)),))
+    assert [d.action for d in other.decisions] == [Action.REPLACED]
+
+
+def test_one_machine_replaces_one() -> None:
+    taken = {"m": entry(phase=Phase.CLOSED, replacement=NEW)}
+    books = {"": book(), "gpu": book(machines=taken)}
+    assert not follow(joined(), books=books).changed
+
+
+def test_nobody_waits_for_ever() -> None:
+    step = follow(at=8 * DAY)
+    missing = machine(view=None, record=None, closer=None, entry=step.entry)
+    closed = decide(missing, FULL, NOW + 8 * DAY, joined=())
+    assert closed.entry is not None
+    assert closed.entry.over

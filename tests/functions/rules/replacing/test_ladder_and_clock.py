@@ -1,0 +1,238 @@
+"""What starts, keeps and stops a machine's clock, and which rung comes when."""
+
+from dataclasses import replace
+from datetime import timedelta
+
+from events.notice import Severity
+from functions.rules.decision import Action
+from functions.rules.incidents import State
+from functions.rules.replacing import Act, Closer, Seen, attend, intend
+from functions.rules.replacing.book import Book, Phase
+from tests.support.facts import NOW, node
+from tests.support.sick import (
+    CLOSER,
+    DAY,
+    FULL,
+    HOUR,
+    book,
+    changed,
+    decide,
+    drained,
+    entry,
+    holding,
+    incident,
+    machine,
+    record,
+    with_policy,
+    without_closer,
+)
+
+MARKED = {"unschedulable": True, "state": "evict", "incidents": "{}"}
+
+
+def test_the_clock_begins_with_our_first_sight_and_keeps_it() -> None:
+    step = decide(machine(record=record(incident(first=NOW - DAY), incident(check="b"))))
+    assert step.entry is not None
+    assert step.entry.began == NOW - DAY
+    # The first fault is over, the second never was: the machine has not been well in between.
+    later = decide(machine(entry=step.entry, record=record(incident(check="b"))))
+    assert later.entry is not None
+    assert later.entry.began == NOW - DAY
+
+
+def test_the_clock_is_written_once_and_a_repeat_writes_nothing() -> None:
+    first = decide(without_closer(machine(drain=None)), FULL)
+    again = decide(without_closer(machine(drain=None, entry=first.entry)), FULL, NOW + HOUR)
+    assert not again.changed
+
+
+def test_a_node_that_registers_anew_goes_on_with_the_clock_of_its_machine() -> None:
+    tried = machine(view=node(uid="another", **MARKED), entry=entry(began=NOW - DAY))
+    step = decide(tried, FULL)
+    assert step.entry is not None
+    assert (step.entry.began, step.entry.uid) == (NOW - DAY, "another")
+
+
+def test_proven_recovery_stops_the_clock_and_a_new_fault_begins_another() -> None:
+    closed = incident(state=State.CLOSED, ended=NOW, why="a new boot ID, quiet for 15m")
+    step = decide(machine(entry=entry(reboots=(NOW - HOUR,)), record=record(closed)))
+    assert step.entry is not None
+    assert step.entry.phase is Phase.CLOSED
+    assert "a new boot ID" in step.entry.outcome
+    assert [d.action for d in step.decisions] == [Action.CLOCK_STOPPED]
+    fresh = record(closed, incident(first=NOW + DAY))
+    again = decide(machine(entry=step.entry, record=fresh), FULL, NOW + DAY)
+    assert again.entry is not None
+    assert (again.entry.began, again.entry.reboots) == (NOW + DAY, (NOW - HOUR,))
+
+
+def test_a_persons_uncordon_stops_the_clock() -> None:
+    dismissed = incident(state=State.DISMISSED, ended=NOW, why="somebody uncordoned the node")
+    step = decide(machine(entry=entry(), record=record(dismissed)))
+    assert step.entry is not None
+    assert step.entry.outcome.startswith("recovered: AcceleratedHardwareReady is dismissed")
+
+
+def test_an_annotation_that_cannot_be_read_stops_nothing_and_does_nothing() -> None:
+    step = decide(machine(entry=entry(), record=None))
+    assert (step.entry, step.act) == (entry(), Act.NONE)
+
+
+def test_a_machine_without_a_node_keeps_its_clock_and_ends_never() -> None:
+    lost = machine(view=None, record=None, entry=entry(began=NOW - 8 * DAY, warned=5), closer=None)
+    step = decide(lost, FULL)
+    assert step.entry == lost.entry
+    assert holding(step) == ["node"]
+    running = decide(replace(lost, closer=CLOSER), FULL)
+    assert (running.act, running.entry) == (Act.NONE, lost.entry)
+
+
+def test_a_machine_that_ended_without_us_is_closed_by_the_clouds_word_alone() -> None:
+    lost = machine(view=None, record=None, entry=entry(), closer=None)
+    gone = decide(replace(lost, closer=Closer(seen=Seen.GONE, way="ec2")), FULL)
+    assert gone.entry is not None
+    assert gone.entry.phase is Phase.CLOSED
+    # That a Node is gone is no word of a cloud, and who never knew the machine is another account.
+    for said in (
+        Closer(seen=Seen.GONE, way="event"),
+        Closer(seen=Seen.UNKNOWN, way="ec2", account="2"),
+        Closer(seen=Seen.UNKNOWN, way="ec2"),
+    ):
+        assert decide(replace(lost, closer=said), FULL).entry == lost.entry
+    forgotten = Closer(seen=Seen.UNKNOWN, way="ec2", account="1")
+    closed = decide(replace(lost, closer=forgotten), FULL).entry
+    assert closed is not None
+    assert closed.over
+
+
+def test_the_risk_is_told_at_the_times_of_the_policy_once_each_with_what_holds() -> None:
+    held = machine(hold="held by bob", entry=entry(began=NOW), record=record(incident(first=NOW)))
+    told = []
+    tried = held
+    for hours in range(0, 24 * 8, 6):
+        at = NOW + timedelta(hours=hours)
+        step = decide(tried, FULL, at)
+        told += [(hours, d) for d in step.decisions if d.action is Action.AT_RISK]
+        tried = replace(tried, entry=step.entry)
+    assert [hours for hours, _ in told] == [72, 120, 144, 156, 168]
+    assert told[0][1].reason.startswith("4 d left of the seven days; hold: held by bob")
+    assert "the seven days are over" in told[-1][1].reason
+
+
+def test_after_an_absence_what_was_missed_is_told_once() -> None:
+    tried = machine(entry=entry(began=NOW), record=record(incident(first=NOW)), hold="x")
+    step = decide(tried, FULL, NOW + timedelta(days=6, hours=13))
+    assert step.entry is not None
+    assert step.entry.warned == 4
+    assert len(step.decisions) == 1
+
+
+# the ladder
+
+
+def test_an_empty_node_is_rebooted_after_its_settle_time_and_looked_at_closely_first() -> None:
+    early = machine(drain=drained(NOW - timedelta(minutes=9)), closer=None)
+    assert decide(early, FULL).act is Act.NONE
+    due = machine(drain=drained(NOW - timedelta(minutes=10)), closer=None)
+    assert decide(due, FULL).act is Act.LOOK_CLOSER
+    assert decide(replace(due, closer=CLOSER), FULL).act is Act.REBOOT
+    assert decide(replace(due, closer=replace(CLOSER, pods=("a/b",))), FULL).act is Act.NONE
+
+
+def rebooting(minutes: int, **more: object) -> object:
+    asked = intend(machine(), entry(), "reboot", "token", "why", NOW - timedelta(minutes=minutes))
+    return changed(asked, **more)
+
+
+def test_another_boot_id_confirms_a_reboot() -> None:
+    view = node(boot_id="boot-2", **MARKED)
+    step = decide(machine(view=view, entry=rebooting(5)), FULL)
+    assert [d.action for d in step.decisions] == [Action.REBOOTED]
+    assert step.answer is not None
+    assert step.answer[0] == "dev.groundcrew.vm.rebooted"
+    assert step.entry is not None
+    assert (step.entry.phase, step.entry.tried) == (Phase.SICK, ("reboot",))
+
+
+def test_a_reboot_that_does_not_come_is_behind_it_after_its_time_and_is_not_asked_again() -> None:
+    assert not decide(machine(entry=rebooting(29)), FULL).changed
+    step = decide(machine(entry=rebooting(30)), FULL)
+    assert step.entry is not None
+    assert (step.entry.phase, step.entry.tried) == (Phase.SICK, ("reboot",))
+    assert step.act is Act.NONE
+
+
+def test_after_a_boot_the_machine_is_watched_and_ends_only_if_it_is_accused_anew() -> None:
+    view = node(boot_id="boot-2", **MARKED)
+    after = entry(seen_boot="boot-2", boots=(NOW - timedelta(minutes=59),), tried=("reboot",))
+    accused = record(incident(boot="boot-2"))
+    tried = machine(view=view, entry=after, record=accused)
+    assert holding(decide(tried, FULL)) == ["ladder"]
+    assert decide(tried, FULL, NOW + timedelta(minutes=1)).act is Act.TERMINATE
+    quiet = machine(view=view, entry=after, record=record(incident(rebooted=NOW - HOUR)))
+    step = decide(quiet, FULL, NOW + timedelta(minutes=1))
+    assert step.act is Act.NONE
+    assert "a test or a person says whether it is well" in step.decisions[0].reason
+
+
+def test_a_machine_that_somebody_has_rebooted_is_not_rebooted_by_us() -> None:
+    booted = machine(entry=entry(boots=(NOW - 2 * HOUR,)), closer=None)
+    assert decide(booted, FULL).rung == "replace"
+    seen_late = machine(record=record(incident(rebooted=NOW - HOUR)), closer=None)
+    assert decide(seen_late, FULL).rung == "replace"
+
+
+def test_at_most_two_reboots_of_a_machine_in_seven_days_whatever_its_incidents() -> None:
+    twice = entry(reboots=(NOW - 6 * DAY, NOW - DAY))
+    assert decide(machine(entry=twice), FULL).rung == "replace"
+    long_ago = entry(reboots=(NOW - 8 * DAY, NOW - DAY))
+    assert decide(machine(entry=long_ago), FULL).act is Act.REBOOT
+
+
+def test_a_reset_is_asked_of_others_and_given_its_time() -> None:
+    rules = with_policy("ladder: [{rungs: [reset, reboot, replace]}]")
+    assert decide(rules=rules).act is Act.RESET
+    asked = intend(machine(), entry(), "reset", "t", "why", NOW - timedelta(minutes=29))
+    assert not decide(machine(entry=asked), rules).changed
+    over = decide(machine(entry=asked), rules, NOW + timedelta(minutes=1))
+    assert over.entry is not None
+    assert over.entry.tried == ("reset",)
+    assert decide(machine(entry=over.entry), rules, NOW + timedelta(minutes=2)).act is Act.REBOOT
+
+
+def test_a_node_that_nobody_drains_is_looked_at_now_and_then_for_whether_it_is_empty() -> None:
+    cordoned = record(incident(severity=Severity.CORDON, first=NOW))
+    tried = machine(
+        record=cordoned, state="cordon", drain=None, closer=None, entry=entry(empty=None)
+    )
+    looks = [decide(tried, FULL, NOW + timedelta(minutes=minute)).act for minute in range(181)]
+    assert looks.count(Act.LOOK_CLOSER) == 4
+    busy = decide(replace(tried, closer=replace(CLOSER, pods=("a/b",))), FULL)
+    assert busy.entry is not None
+    assert busy.entry.empty is None
+    empty = decide(replace(tried, closer=CLOSER), FULL)
+    assert empty.entry is not None
+    assert empty.entry.empty == NOW
+
+
+def test_what_holds_is_told_when_it_changes_and_not_each_minute() -> None:
+    tried = machine(hold="held by bob")
+    step = decide(tried, FULL)
+    assert step.decisions[0].blocked_by == ("hold",)
+    again = decide(replace(tried, entry=step.entry), FULL, NOW + timedelta(minutes=1))
+    assert (again.decisions, again.changed) == ((), False)
+
+
+# that somebody looks
+
+
+def test_a_silence_is_noted_and_a_clock_that_is_behind_notes_nothing() -> None:
+    running = {"m": entry()}
+    seen = book(machines=running, seen=NOW - timedelta(minutes=89))
+    assert attend(seen, NOW).awake == seen.awake
+    silent = attend(book(machines=running, seen=NOW - timedelta(minutes=90)), NOW)
+    assert (silent.awake, silent.seen) == (NOW, NOW)
+    ahead = book(machines=running, seen=NOW + HOUR)
+    assert attend(ahead, NOW) is ahead
+    begun = attend(Book(), NOW)
+    assert (begun.began, begun.awake) == (NOW, NOW)

@@ -1,0 +1,138 @@
+"""Karpenter's NodeClaim and Cluster API's Machine, against an API server that keeps what we ask."""
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from functions.gateways.kubernetes import types
+from functions.gateways.kubernetes.client import Cluster
+from functions.gateways.kubernetes.transport import Request, Response
+from functions.rules.replacing import Seen
+from functions.steps import terminate
+from functions.steps.terminate import Machine
+from functions.steps.terminate.cluster_api import ClusterApi
+from functions.steps.terminate.handed_over import HandedOver
+from functions.steps.terminate.karpenter import Karpenter
+
+ID = "aws:///us-east-1a/i-1"
+CLAIMS = "/apis/karpenter.sh/v1/nodeclaims"
+MACHINES = "/apis/cluster.x-k8s.io/v1beta1/namespaces/fleet/machines/m-1"
+
+
+class Server:
+    """Answers from a table, and keeps what is deleted with its precondition."""
+
+    def __init__(self, answers: dict[str, Any]) -> None:
+        self.answers = answers
+        self.deleted: list[tuple[str, str]] = []
+
+    def send(self, request: Request) -> Response:
+        if request.method == "DELETE":
+            uid = msgspec.json.decode(request.body)["preconditions"]["uid"]
+            self.deleted.append((request.path, uid))
+            return Response(status=200, headers={}, body=b"{}")
+        found = self.answers.get(request.path)
+        status = 200 if found is not None else 404
+        return Response(status=status, headers={}, body=msgspec.json.encode(found or {}))
+
+    def stream(self, request: Request) -> Any:
+        raise AssertionError
+
+
+def node(**meta: Any) -> types.Node:
+    return types.Node(
+        metadata=types.Meta(name="n1", uid="u", **meta), spec=types.NodeSpec(provider_id=ID)
+    )
+
+
+def claim(**more: Any) -> dict[str, Any]:
+    meta = {"name": "claim-1", "uid": "claim-uid", **more.pop("metadata", {})}
+    return {"metadata": meta, "status": {"providerID": ID}, **more}
+
+
+def karpenter(*claims: dict[str, Any]) -> tuple[Karpenter, Server, Machine]:
+    server = Server({CLAIMS: {"items": list(claims)}})
+    shown = node(labels={"karpenter.sh/nodepool": "gpu"})
+    one = Machine(provider_id=ID, name="n1", node=shown)
+    way = terminate.choose(one, "auto", _no_aws, Cluster(server))
+    assert isinstance(way, Karpenter)
+    return way, server, one
+
+
+def _no_aws() -> Any:
+    raise AssertionError("AWS is not asked")
+
+
+def test_the_claim_of_that_machine_is_deleted_by_uid() -> None:
+    other = claim(metadata={"name": "claim-2", "uid": "x"}, status={"providerID": "aws:///a/i-2"})
+    way, server, one = karpenter(other, claim())
+    assert way.look(one).seen is Seen.RUNNING
+    assert way.terminate(one).done
+    assert server.deleted == [(f"{CLAIMS}/claim-1", "claim-uid")]
+
+
+def test_a_machine_without_a_claim_of_its_own_is_left_alone() -> None:
+    way, server, one = karpenter(claim(status={"providerID": "aws:///a/i-2"}))
+    assert way.look(one).seen is Seen.UNKNOWN
+    assert not way.terminate(one).done
+    assert server.deleted == []
+
+
+def test_a_claim_that_ends_is_not_asked_again() -> None:
+    way, _, one = karpenter(claim(metadata={"deletionTimestamp": "2026-03-02T12:00:00Z"}))
+    assert way.look(one).seen is Seen.ENDING
+
+
+def cluster_api(machine: dict[str, Any] | None) -> tuple[ClusterApi, Server, Machine]:
+    server = Server({MACHINES: machine} if machine else {})
+    shown = node(
+        annotations={
+            "cluster.x-k8s.io/machine": "m-1",
+            "cluster.x-k8s.io/cluster-namespace": "fleet",
+        }
+    )
+    one = Machine(provider_id=ID, name="n1", node=shown)
+    way = terminate.choose(one, "auto", _no_aws, Cluster(server))
+    assert isinstance(way, ClusterApi)
+    return way, server, one
+
+
+def owned(**more: Any) -> dict[str, Any]:
+    meta = {"name": "m-1", "uid": "m-uid", "ownerReferences": [{"kind": "MachineSet"}]}
+    return {"metadata": meta, "spec": {"providerID": ID}, **more}
+
+
+def test_a_machine_that_a_set_owns_is_deleted_by_uid() -> None:
+    way, server, one = cluster_api(owned())
+    assert (way.look(one).seen, way.look(one).protected) == (Seen.RUNNING, "")
+    assert way.terminate(one).done
+    assert server.deleted == [(MACHINES, "m-uid")]
+
+
+def test_a_machine_that_nothing_would_replace_is_protected() -> None:
+    alone = owned(metadata={"name": "m-1", "uid": "m-uid"})
+    way, _, one = cluster_api(alone)
+    assert "nothing would replace it" in way.look(one).protected
+
+
+@pytest.mark.parametrize("found", [None, owned(spec={"providerID": "aws:///a/i-9"})])
+def test_a_machine_that_is_not_this_one_is_left_alone(found: dict[str, Any] | None) -> None:
+    way, server, one = cluster_api(found)
+    assert way.look(one).seen is Seen.UNKNOWN
+    assert not way.terminate(one).done
+    assert server.deleted == []
+
+
+def test_a_machine_of_no_cloud_that_we_know_is_handed_over() -> None:
+    shown = types.Node(metadata=types.Meta(name="n1"), spec=types.NodeSpec(provider_id="metal://7"))
+    one = Machine(provider_id="metal://7", name="n1", node=shown, token="t")
+    way = terminate.choose(one, "auto", _no_aws, Cluster(Server({})))
+    assert isinstance(way, HandedOver)
+    assert way.look(one).seen is Seen.RUNNING
+    taken = types.Meta(name="n1", annotations={"groundcrew.dev/handed-over": "t"})
+    acknowledged = Machine(
+        provider_id="metal://7", name="n1", node=types.Node(metadata=taken), token="t"
+    )
+    assert way.look(acknowledged).seen is Seen.ENDING
+    assert way.look(Machine(provider_id="metal://7", name="n1", node=None)).seen is Seen.GONE

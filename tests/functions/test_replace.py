@@ -1,0 +1,273 @@
+"""The replace function against the embedded cluster and a cloud, on simulated time."""
+
+import json
+from datetime import timedelta
+
+import pytest
+
+from events.cloudevent import CloudEvent
+from functions import replace
+from functions.edge.context import Context, Settings
+from functions.gateways.kubernetes.client import Cluster
+from functions.rules import hold, keys
+from functions.rules.replacing.book import Phase
+from functions.steps import active
+from infra.local.cluster import builders
+from tests.support.ending_world import MINUTE, NAMESPACE, POLICY, EndingWorld
+
+FULL = "replace: {act_in: ['*']}\n"
+
+
+@pytest.fixture
+def world() -> EndingWorld:
+    return EndingWorld()
+
+
+def test_a_sick_machine_ends_is_let_go_and_is_followed_until_another_one_serves(
+    world: EndingWorld,
+) -> None:
+    world.minutes(21)
+    assert len(world.cloud.ended) == 1
+    assert world.entry().phase is Phase.ENDED
+    assert world.server.get("nodes", "", "n0") is None
+    world.add("n7")
+    world.minutes(2)
+    assert world.entry().outcome == f"replaced by n7 ({world.machine('n7')})"
+    assert world.answers() == ["vm.terminated", "vm.replaced"]
+    assert world.actions() == ["hold", "terminate", "terminated", "vm-replaced"]
+    assert sorted(world.events()) == [
+        "ActionHeld",
+        "MachineReplaced",
+        "MachineTerminated",
+        "TerminationAsked",
+    ]
+
+
+def test_nothing_ends_before_the_settle_time(world: EndingWorld) -> None:
+    outcomes = world.minutes(14)
+    assert world.cloud.asked == []  # the silence before: what is known has to be seen anew
+    assert [d.action.value for d in outcomes[0].decisions] == ["hold"]
+
+
+def test_a_healthy_cluster_costs_two_reads_a_look_and_no_write() -> None:
+    world = EndingWorld()
+    world.closed()
+    world.minutes(2)
+    outcome = world.minutes(1)[0]
+    assert outcome.requests == {"list configmaps": 1, "list nodes": 1}
+
+
+def test_an_event_that_is_none_of_its_own_connects_to_nothing() -> None:
+    def connect() -> Cluster:
+        raise AssertionError("connected")
+
+    context = Context(connect, None, Settings())
+    event = CloudEvent(id="1", source="x", type="dev.groundcrew.nodes.cordoned", data=b"{}")
+    assert replace.handle(event, context).declined
+
+
+def test_a_drained_node_is_looked_at_at_once(world: EndingWorld) -> None:
+    world.minutes(15)
+    world.wait(2 * MINUTE)
+    data = json.dumps({"nodes": [{"node": "n0"}]}).encode()
+    event = CloudEvent(id="1", source="x", type=replace.DRAINED, data=data)
+    from infra.local.cluster import EmbeddedTransport
+
+    way = EmbeddedTransport(world.server, world.clock.sleep)
+    context = Context(
+        lambda: Cluster(way), world.clock, Settings(namespace=NAMESPACE), aws=lambda: world.cloud
+    )
+    replace.handle(event, context)
+    assert len(world.cloud.ended) == 1
+
+
+def test_the_ladder_is_climbed_with_a_boot_that_is_confirmed_and_watched() -> None:
+    world = EndingWorld(FULL)
+    world.minutes(17)
+    assert world.cloud.asked == [f"reboot {world.machine().rpartition('/')[2]}"]
+    found = world.node()
+    found["status"]["nodeInfo"]["bootID"] = "another"
+    world.server.apply(found)
+    world.minutes(1)
+    assert world.entry().tried == ("reboot",)
+    # Quiet since the boot: whether it is well is for a test or a person to say.
+    world.minutes(180)
+    assert len(world.cloud.asked) == 1
+    assert world.entry().holding == ("fault", "evidence")
+
+
+def test_a_hold_by_a_person_outlives_the_node_and_keeps_the_machine(world: EndingWorld) -> None:
+    machine = world.machine()
+    made = hold.Hold(
+        machine=machine, node="n0", until=world.clock.now() + timedelta(days=1), reason="mine"
+    )
+    import msgspec
+
+    data = {hold.key(machine): msgspec.json.encode(made).decode()}
+    world.config_map(active.HOLD_NAME, "hold", data)
+    world.minutes(60)
+    assert world.cloud.asked == []
+    assert world.entry().holding == ("hold",)
+    world.config_map(active.HOLD_NAME, "hold", {hold.key(machine): "{"})
+    world.minutes(5)
+    assert world.cloud.asked == []
+    world.config_map(active.HOLD_NAME, "hold", {})
+    world.minutes(1)
+    assert len(world.cloud.ended) == 1
+
+
+def test_work_that_came_back_keeps_the_machine(world: EndingWorld) -> None:
+    world.server.apply(builders.pod("late", node="n0"))
+    world.minutes(30)
+    assert world.cloud.asked == []
+    assert "default/late" in str(world.outcomes[-1].decisions) or world.entry().empty is None
+
+
+def test_two_nodes_that_claim_one_machine_keep_it(world: EndingWorld) -> None:
+    world.add("n8", provider_id=world.machine())
+    world.minutes(30)
+    assert world.cloud.asked == []
+    assert world.entry().holding == ("node",)
+
+
+@pytest.mark.parametrize("how", ["throttled", "unauthorised", "expired", "no-answer"])
+def test_a_cloud_that_refuses_to_look_keeps_the_machine_and_is_told_once(
+    world: EndingWorld, how: str
+) -> None:
+    world.cloud.refuses = {"describe": how}
+    world.minutes(60)
+    assert world.cloud.asked == []
+    assert world.entry().holding == ("cloud",)
+    assert world.events().count("ActionHeld") <= 2
+
+
+def test_a_machine_of_another_account_is_never_ended(world: EndingWorld) -> None:
+    world.cloud.strangers.add(world.machine().rpartition("/")[2])
+    world.minutes(180)
+    assert world.cloud.asked == []
+    assert world.entry().phase is Phase.SICK
+
+
+def test_a_machine_that_somebody_ended_is_not_ended_again(world: EndingWorld) -> None:
+    world.cloud.end_by_somebody(world.machine().rpartition("/")[2])
+    world.minutes(60)
+    assert world.cloud.asked == []
+
+
+def test_a_refused_end_is_asked_again_and_succeeds_when_it_is_allowed(world: EndingWorld) -> None:
+    world.cloud.refuses = {"terminate": "throttled"}
+    world.minutes(25)
+    assert world.cloud.ended == []
+    assert world.entry().phase is Phase.ENDING
+    world.cloud.refuses = {}
+    world.minutes(3)
+    assert len(world.cloud.ended) == 1
+
+
+def test_what_needs_a_person_is_asked_each_hour_and_no_more(world: EndingWorld) -> None:
+    world.cloud.refuses = {"terminate": "unauthorised"}
+    world.minutes(16 + 180)
+    refused = [d for o in world.outcomes for d in o.decisions if "refused" in d.blocked_by]
+    assert 3 <= len(refused) <= 4
+    assert "UnauthorizedOperation" in refused[0].reason
+
+
+def test_a_provider_id_that_changes_between_decision_and_call_ends_nothing(
+    world: EndingWorld,
+) -> None:
+    world.minutes(14)
+
+    def another(_: object) -> None:
+        found = world.node()
+        found["spec"]["providerID"] = "aws:///us-east-1a/i-0000000000000beef"
+        world.server.apply(found)
+
+    world.server.faults.before("get", "/nodes/n0", another)
+    world.minutes(30)
+    assert world.cloud.asked == []
+
+
+@pytest.mark.parametrize("last", ["uncordon", "claim", "opt-out", "closed", "gone", "pause"])
+def test_whatever_happens_before_the_last_test_ends_nothing(world: EndingWorld, last: str) -> None:
+    world.minutes(14)
+
+    def act(_: object) -> None:
+        if last == "closed":
+            world.closed()
+        elif last == "gone":
+            world.server.delete("nodes", "", "n0")
+        elif last == "pause":
+            text = '{"until": "2027-01-01T00:00:00Z", "reason": "x"}'
+            world.config_map(active.PAUSE_NAME, "pause", {"cluster": text})
+        else:
+            found = world.node()
+            if last == "uncordon":
+                found["spec"]["unschedulable"] = False
+            elif last == "claim":
+                found["metadata"]["annotations"][keys.CORDONED_BY] = (
+                    '{"by": "bob", "at": "2026-03-02T12:00:00Z"}'
+                )
+            else:
+                found["metadata"]["labels"][keys.OPT_OUT] = "false"
+            world.server.apply(found)
+
+    # The intent stands; the node, or our own ConfigMaps, change just before they are read again
+    # (a pause), or just before the patch that tests all of it.
+    place = ("list", "/configmaps") if last == "pause" else ("patch", "/nodes/n0")
+    if last == "pause":
+        world.minutes(0)
+    world.server.faults.before(*place, act)
+    world.minutes(30)
+    assert world.cloud.asked == []
+
+
+def test_our_clock_an_hour_back_ends_nothing(world: EndingWorld) -> None:
+    world.minutes(13)
+    world.clock._passed -= 3600
+    for _ in range(10):
+        world.clock.sleep(60)
+        world.call()
+    assert world.cloud.asked == []
+
+
+def test_a_book_that_cannot_be_read_ends_nothing_and_is_not_written_over(
+    world: EndingWorld,
+) -> None:
+    name = active.ledger_name("gpu")
+    found = world.server.get("configmaps", NAMESPACE, name)
+    assert found is not None
+    world.config_map(name, "ledger", {**found["data"], "replacements": "{garbage"})
+    world.minutes(60)
+    assert world.cloud.asked == []
+    kept = world.server.get("configmaps", NAMESPACE, name)
+    assert kept is not None
+    assert kept["data"]["replacements"] == "{garbage"
+
+
+def test_a_ledger_that_was_deleted_ends_nothing_for_an_hour(world: EndingWorld) -> None:
+    world.minutes(13)
+    for pool in ("", "gpu"):
+        world.config_map(active.ledger_name(pool), "ledger", {"pool": pool})
+        world._ledger(pool, 3)
+    world.minutes(59)
+    assert world.cloud.asked == []
+    world.minutes(3)
+    assert len(world.cloud.ended) == 1
+
+
+def test_in_shadow_nothing_is_asked_and_it_is_told_what_would_be() -> None:
+    world = EndingWorld("ladder: [{rungs: [reboot, replace]}]\n")
+    world.minutes(60 * 24)
+    assert world.cloud.asked == []
+    assert world.entry().would == ("reboot", "replace")
+    assert [a for a in world.actions() if a != "hold"] == []
+
+
+def test_caps_let_so_many_end_and_no_more() -> None:
+    world = EndingWorld(POLICY + "terminate: {per_hour: 1, pool_per_day: 100%}\n", nodes=6)
+    for name in ("n1", "n2", "n3"):
+        world.sick(name)
+    world.minutes(20)
+    assert len(world.cloud.ended) == 1
+    world.minutes(60)
+    assert len(world.cloud.ended) == 2
