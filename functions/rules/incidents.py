@@ -68,6 +68,9 @@ class Incident(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     """Our own first sight. Never moved."""
     last: datetime
     """Our last sight, moved at most hourly."""
+    raised: datetime | None = None
+    """When it came to take the machine out of service for its hardware, where that was not from
+    the first: the days for which it was harmless are none of a sick machine's."""
     told: datetime | None = None
     """The source's own time of the newest word that we took: older words are stale."""
     boot: str = ""
@@ -96,6 +99,20 @@ class Incident(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     @property
     def open(self) -> bool:
         return self.state is State.OPEN
+
+    @property
+    def is_hardware(self) -> bool:
+        """Whether it takes the machine out of service, for its hardware or for nobody knows what:
+        what its seven days run for (`rules.replacing.clock`)."""
+        return (
+            self.kind is Kind.FAULT
+            and self.severity >= Severity.CORDON
+            and self.cause in (Cause.HARDWARE, Cause.UNKNOWN)
+        )
+
+    @property
+    def sick_since(self) -> datetime:
+        return self.raised or self.first
 
 
 class Record(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
@@ -233,6 +250,7 @@ def _merged(incidents: Iterable[Incident]) -> tuple[Incident, ...]:
             ref="",
             reason="",
             first=min(seen.first, incident.first),
+            raised=min((i.sick_since for i in (seen, incident) if i.is_hardware), default=None),
             last=max(seen.last, incident.last),
             told=max((t for t in (seen.told, incident.told) if t), default=None),
             deadline=min((d for d in (seen.deadline, incident.deadline) if d), default=None),
@@ -388,7 +406,7 @@ def _again(
     )
     if not news:
         return known
-    return msgspec.structs.replace(
+    made = msgspec.structs.replace(
         counted,
         severity=max(severity, counted.severity, key=lambda s: s.rank),
         cause=notice.cause if worse else counted.cause,
@@ -402,6 +420,9 @@ def _again(
         claimed=None,
         rebooted=None if new_boot else known.rebooted,
     )
+    if made.is_hardware and not known.is_hardware:
+        return msgspec.structs.replace(made, raised=now)
+    return made
 
 
 def _deadline(known: Incident, notice: Notice) -> datetime | None:

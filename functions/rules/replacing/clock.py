@@ -10,12 +10,11 @@ proven recovery, or a person who uncordoned the node.
 from collections.abc import Iterable
 from datetime import datetime
 
-from events.notice import Cause, Kind, Severity
+from events.notice import Kind, Severity
 from functions.rules.incidents import Incident, Record, State
 
 TEST_SOURCES = ("groundcrew.preflight",)
 """Who runs active tests."""
-CAUSES = (Cause.HARDWARE, Cause.UNKNOWN)
 
 
 def faults(record: Record | None) -> tuple[Incident, ...]:
@@ -27,17 +26,12 @@ def faults(record: Record | None) -> tuple[Incident, ...]:
 
 
 def counts(incident: Incident) -> bool:
-    return (
-        incident.open
-        and incident.kind is Kind.FAULT
-        and incident.severity >= Severity.CORDON
-        and incident.cause in CAUSES
-    )
+    return incident.open and incident.is_hardware
 
 
 def began(found: Iterable[Incident], known: datetime | None) -> datetime | None:
     """When the clock began, None if it does not run; ``known`` is what was remembered of it."""
-    firsts = [incident.first for incident in found]
+    firsts = [incident.sick_since for incident in found]
     if not firsts:
         return None
     return min([*firsts, known] if known else firsts)
