@@ -86,7 +86,7 @@ def look(context: Context) -> Outcome:
     facts, nodes = gather.facts(crew)
     hooks = lifecycle.carry_on(
         crew.cluster,
-        crew.aws(),
+        crew.aws,
         crew.clock,
         crew.policy,
         [node for node in nodes.values() if node.metadata.label(keys.STATE)],
@@ -95,19 +95,25 @@ def look(context: Context) -> Outcome:
     )
     steps: Sequence[Step] = decide(facts, crew.policy, crew.now())
     idle = not any(step.entry or step.decisions for step in steps)
-    if idle and not hooks and facts.joined is None:
-        return Outcome(declined="no machine is sick", requests=dict(crew.cluster.requests))
+    if idle and not hooks.decisions and facts.joined is None:
+        return Outcome(
+            declined="no machine is sick",
+            look_again=hooks.look_again,
+            acts_at=hooks.look_again,
+            requests=dict(crew.cluster.requests),
+        )
     steps = _closer(crew, facts, nodes, steps)
-    call = _Call(crew, nodes, decisions=list(hooks), news=list(hooks))
+    call = _Call(crew, nodes, decisions=[*hooks.decisions], news=[*hooks.decisions])
     call.carry_out(steps)
     call.look_for_returned(facts)
+    due = [hooks.look_again] if hooks.look_again else []
     uids = {node.name: node.metadata.uid for node in nodes.values()}
     tell(crew.cluster, call.news, uids, crew.now())
     return Outcome(
         decisions=tuple(call.decisions),
         answer=call.answer(),
-        look_again=min([*call.looks(), *call.fresh()], default=None),
-        acts_at=min(call.looks(), default=None),
+        look_again=min([*call.looks(), *call.fresh(), *due], default=None),
+        acts_at=min([*call.looks(), *due], default=None),
         requests=dict(crew.cluster.requests),
     )
 

@@ -13,11 +13,12 @@ neither one heartbeat a period too many nor one hold too long.
                 group is one of this cluster's. It has no workload
 """
 
+import functools
 import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
-from typing import Any
+from datetime import datetime, timedelta
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -38,6 +39,7 @@ from functions.steps import find, mark
 
 FUNCTION = "replace"
 GONE = "gone"
+AGAIN = timedelta(minutes=1)
 MOST_IN_SELECTOR = 100
 _TERMINATING = "autoscaling:EC2_INSTANCE_TERMINATING"
 _LAUNCHING = "autoscaling:EC2_INSTANCE_LAUNCHING"
@@ -47,23 +49,31 @@ _NOT_YET = ("node.kubernetes.io/", "node.cloudprovider.kubernetes.io/", "startup
 log = logging.getLogger("groundcrew")
 
 
+class Carried(NamedTuple):
+    decisions: list[Decision]
+    look_again: datetime | None
+    """When the next heartbeat, or the end of a hold, is due."""
+
+
 def carry_on(
     cluster: Cluster,
-    aws: Aws,
+    aws: Callable[[], Aws],
     clock: Clock,
     policy: Policy,
     marked: Iterable[types.Node],
     *,
     regions: Sequence[str] = (),
     paused: Callable[[str], str] = lambda pool: "",
-) -> list[Decision]:
+) -> Carried:
     """What came of all holds. ``marked`` are the nodes with our label, as read just now;
     ``regions`` those in which launches and holds without a node are looked for (none: not at all).
+
+    ``aws`` is called when there is something to ask.
 
     Trouble with AWS is a decision about the node it was had with, and is tried again next time.
     Raises `errors.KubernetesError`.
     """
-    call = _Call(cluster, aws, clock.now(), policy, paused)
+    call = _Call(cluster, functools.cache(aws), clock.now(), policy, paused)
     seen: set[str] = set()
     for node in marked:
         if holds := list(_of_incidents(node, policy)):
@@ -71,7 +81,7 @@ def carry_on(
             call.carry_on(node, holds, _is_drained(node))
     for region in regions:
         call.waiting(region, seen)
-    return call.decisions
+    return Carried(call.decisions, min(call.looks, default=None))
 
 
 @dataclass(frozen=True)
@@ -108,11 +118,12 @@ def _of_incidents(node: types.Node, policy: Policy) -> Iterator[_Held]:
 @dataclass
 class _Call:
     cluster: Cluster
-    aws: Aws
+    aws: Callable[[], Aws]
     now: datetime
     policy: Policy
     paused: Callable[[str], str]
     decisions: list[Decision] = field(default_factory=list)
+    looks: list[datetime] = field(default_factory=list)
     _hooks: dict[tuple[str, str], Sequence[aws_types.Hook]] = field(default_factory=dict)
 
     # what is held
@@ -141,7 +152,7 @@ class _Call:
     def waiting(self, region: str, seen: set[str]) -> None:
         """Launches, and holds that no node of ours is marked for."""
         try:
-            groups = list(self.aws.all_groups(region))
+            groups = list(self.aws().all_groups(region))
         except aws_errors.AwsError as problem:
             log.warning("lifecycle hooks in %s are not looked for: %s", region, problem)
             return
@@ -222,10 +233,17 @@ class _Call:
                 return asked
             return self._next(node, machine, held, action, asked, done, pool)
         if due.act in (Act.WAIT, Act.NOTHING):
+            self.looks += [due.look_again] if due.look_again else []
             return hold
         told = self._tell_aws(machine, action, due.act, node.name, held.incident, pool, due.reason)
+        if not told:
+            self.looks.append(self.now + AGAIN)
         if told == Act.BEAT:
-            return msgspec.structs.replace(hold, beat=self.now, beats=hold.beats + 1)
+            beaten = msgspec.structs.replace(hold, beat=self.now, beats=hold.beats + 1)
+            waits = msgspec.structs.replace(facts, hold=beaten)
+            due = lifecycle.decide(waits, self.policy.lifecycle, self.now)
+            self.looks += [due.look_again] if due.look_again else []
+            return beaten
         return msgspec.structs.replace(hold, ended=told) if told else hold
 
     def _tell_aws(
@@ -243,9 +261,9 @@ class _Call:
         hook = f"hook {action.hook} of group {action.group}"
         try:
             if act is Act.BEAT:
-                self.aws.heartbeat(machine, action)
+                self.aws().heartbeat(machine, action)
                 return Act.BEAT
-            self.aws.complete(machine, action, act.value)
+            self.aws().complete(machine, action, act.value)
         except aws_errors.NotFound:
             # Completed by an earlier call that died, by somebody else, or run out.
             return GONE
@@ -272,7 +290,7 @@ class _Call:
 
     def _actions_of(self, machine: Machine, node: str) -> list[Lifecycle]:
         try:
-            found = self.aws.scaling_instances(machine.region, [machine.instance_id])
+            found = self.aws().scaling_instances(machine.region, [machine.instance_id])
         except aws_errors.AwsError as problem:
             log.warning("%s: its group is not known: %s", node, problem)
             return []
@@ -289,7 +307,7 @@ class _Call:
         """Of one group, asked once a call; None where AWS does not say."""
         if (region, group) not in self._hooks:
             try:
-                self._hooks[region, group] = self.aws.hooks(region, group)
+                self._hooks[region, group] = self.aws().hooks(region, group)
             except aws_errors.AwsError as problem:
                 log.warning("%s: the hooks of group %s are not known: %s", node, group, problem)
                 return None

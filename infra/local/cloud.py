@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any, Protocol
 
+from events.sources.autoscaling import Lifecycle
 from functions.gateways.aws import errors, types
 from functions.gateways.aws.client import Aws
 from functions.gateways.aws.types import Machine
@@ -49,6 +50,10 @@ class Usual:
     reboots_in: timedelta = timedelta(minutes=4)
 
 
+HOOK_SECONDS = 3600
+"""How long a lifecycle hook holds without a heartbeat."""
+
+
 @dataclass(order=True)
 class _Due:
     at: datetime
@@ -76,6 +81,8 @@ class SimulatedAws(Aws):
         self._hooks = (on_reboot, on_gone, on_replacement)
         self._states: dict[str, str] = {}
         self._due: list[_Due] = []
+        self._held: dict[str, Lifecycle] = {}
+        self._holds_until: dict[str, datetime] = {}
         self.strangers: set[str] = set()
         """Instances that are another account's: this one knows none of them."""
         self.refuses: dict[str, str] = {}
@@ -139,6 +146,60 @@ class SimulatedAws(Aws):
         self.asked.append(f"reboot {one}")
         self._later(self._habits.reboots_in, lambda: self._hooks[0](one))
 
+    # lifecycle hooks
+
+    def hold(self, instance: str, action: Lifecycle) -> None:
+        """A group takes the instance out, and its hook holds it: for `HOOK_SECONDS` after this or
+        the last heartbeat."""
+        self._held[instance] = action
+        self._begin_hold(instance)
+
+    def hooks(self, region: str, group: str) -> tuple[types.Hook, ...]:
+        self._may("describe")
+        named = dict.fromkeys(
+            action.hook for action in self._held.values() if action.group == group
+        )
+        return tuple(
+            types.Hook(
+                name=name,
+                group=group,
+                transition="autoscaling:EC2_INSTANCE_TERMINATING",
+                heartbeat_seconds=HOOK_SECONDS,
+                global_seconds=172_800,
+                default_result="CONTINUE",
+            )
+            for name in named
+        )
+
+    def heartbeat(self, machine: Machine, action: Lifecycle) -> None:
+        self._check_held(machine, action)
+        self.asked.append(f"heartbeat {machine.instance_id}")
+        self._begin_hold(machine.instance_id)
+
+    def complete(self, machine: Machine, action: Lifecycle, result: str) -> None:
+        self._check_held(machine, action)
+        self.asked.append(f"{result} {machine.instance_id}")
+        self._let_go(machine.instance_id)
+
+    def _check_held(self, machine: Machine, action: Lifecycle) -> None:
+        self._may("terminate")
+        if self._held.get(machine.instance_id) != action:
+            said = f"No active Lifecycle Action found with instance ID {machine.instance_id}"
+            raise errors.NotFound("autoscaling:CompleteLifecycleAction", "ValidationError", said)
+
+    def _begin_hold(self, instance: str) -> None:
+        until = self._holds_until[instance] = self._time.now() + timedelta(seconds=HOOK_SECONDS)
+
+        def run_out() -> None:
+            if self._holds_until.get(instance) == until:
+                self._let_go(instance)
+
+        self._later(timedelta(seconds=HOOK_SECONDS), run_out)
+
+    def _let_go(self, instance: str) -> None:
+        del self._held[instance], self._holds_until[instance]
+        self._shut_down(instance, replaced=True)
+
     # what it does
 
     def state(self, instance: str) -> str:
@@ -157,8 +218,11 @@ class SimulatedAws(Aws):
             raise errors.NotFound("ec2:TerminateInstances", "InvalidInstanceID.NotFound", one)
         if self.state(one) != "running":
             raise errors.AlreadyTerminating("ec2:TerminateInstances", "PreviousState", one)
-        self._states[one] = "shutting-down"
         self.ended.append((self._time.now(), one))
+        self._shut_down(one, replaced=replaced)
+
+    def _shut_down(self, one: str, *, replaced: bool) -> None:
+        self._states[one] = "shutting-down"
 
         def gone() -> None:
             self._states[one] = "terminated"

@@ -22,6 +22,7 @@ from functions.edge import log
 from functions.edge.call import Function, Reply
 from functions.edge.context import Settings
 from functions.edge.sqs_options import Result
+from functions.gateways.aws import client as aws_client
 from functions.gateways.clock import Clock, SystemClock
 from functions.gateways.kubernetes.client import Cluster
 from infra.local import manifests
@@ -163,6 +164,8 @@ def functions(
 ) -> dict[str, Function]:
     """All functions that the Triggers name, behind ``connect``."""
     made = {}
+    # Clients take half a second to make, and keep their connections and credentials.
+    aws = functools.cache(aws_client.connect)
     for name in dict.fromkeys(trigger.subscriber for trigger in manifests.triggers()):
         module = importlib.import_module(f"functions.{name}")
         made[name] = Function(
@@ -171,6 +174,7 @@ def functions(
             connect,
             clock or SystemClock(),
             settings,
+            aws,
             many=getattr(module, "handle_many", None),
         )
     return made
@@ -179,7 +183,8 @@ def functions(
 def poll(
     connect: Callable[[], Cluster], settings: Settings, clock: Clock | None = None
 ) -> Function:
-    return Function("poll", polling.handle, connect, clock or SystemClock(), settings)
+    aws = functools.cache(aws_client.connect)
+    return Function("poll", polling.handle, connect, clock or SystemClock(), settings, aws)
 
 
 def _published(broker: Broker, event: CloudEvent) -> list[Delivery]:

@@ -12,9 +12,10 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from events import recording
+from events import recording, registry
 from events.cloudevent import CloudEvent
 from events.errors import EventError
+from events.sources.autoscaling import TERMINATION, TO_WARM_POOL, lifecycle_of
 from functions.edge.context import Outcome
 from functions.rules import keys
 from functions.rules.decision import Action, Decision
@@ -281,8 +282,19 @@ class _Play:
             except EventError as problem:
                 self._note(Trouble(at=now, says=f"refused, nothing done: {problem}"))
                 continue
+            self._hold(events)
             if not step.lost:
                 self._publish_or_keep(step, events * step.times)
+
+    def _hold(self, events: Sequence[CloudEvent]) -> None:
+        """What a group tells of its hooks is so, whether somebody hears of it or not."""
+        for event in events:
+            if not event.type.startswith("aws.autoscaling."):
+                continue
+            for notice in registry.read(event).notices:
+                action = lifecycle_of(notice.ref)
+                if notice.check in (TERMINATION, TO_WARM_POOL) and action:
+                    self.cloud.hold(notice.identity.instance_id, action)
 
     def _publish_or_keep(self, step: Step, events: list[CloudEvent]) -> None:
         if step.late:

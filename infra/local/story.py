@@ -94,6 +94,7 @@ _WORDS = {
     Action.WAIT: ("waits", "quiet"),
     Action.DRAINED: ("emptied", "stop"),
     Action.STOP_DRAIN: ("left alone", "hold"),
+    Action.HOOK: ("let go", "stop"),
     Action.RESET: ("resetting", "stop"),
     Action.REBOOT: ("rebooting", "stop"),
     Action.REBOOTED: ("rebooted", "good"),

@@ -374,3 +374,11 @@ print(sorted(heavy & set(sys.modules)))
         [sys.executable, "-c", script], capture_output=True, text=True, check=True, timeout=60
     )
     assert told.stdout.strip() == "[]"
+
+
+def test_machines_that_no_node_stands_for_are_named_beside_the_answer(serve: Stub) -> None:
+    """So that who shares a queue between clusters leaves their events to the others."""
+    client = serve(Heard(Outcome(unknown=frozenset({"i-2", "i-1"}))))
+    assert client.post("/", headers=binary(), data=b"{}").headers[http.UNKNOWN] == "i-1,i-2"
+    known = serve(Heard(Outcome())).post("/", headers=binary(), data=b"{}")
+    assert http.UNKNOWN not in known.headers

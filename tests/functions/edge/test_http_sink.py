@@ -8,6 +8,7 @@ import pytest
 
 from events import cloudevent, registry
 from events.cloudevent import CloudEvent
+from functions.edge import sender
 from functions.edge.http_sink import HttpSink
 from functions.edge.sqs_options import Result
 from tests.support import aws as cloud
@@ -66,6 +67,13 @@ def test_what_is_sent_is_what_arrives(server: Server, batch: bool) -> None:
     assert sink(server, batch=batch)([SPOT, SPOT]) == [Result(204), Result(204)]
     assert heard(server) == [SPOT, SPOT]
     assert len(server.got) == (1 if batch else 2)
+
+
+def test_what_is_sent_bears_the_signature_of_its_sender(server: Server) -> None:
+    url = f"http://127.0.0.1:{server.server_port}/"
+    HttpSink(url, connections=1, sender_key="a key")([SPOT])
+    (event,) = heard(server)
+    assert sender.is_known(event, "a key")
 
 
 def test_an_id_with_a_line_break_does_not_become_a_header(server: Server) -> None:

@@ -108,13 +108,13 @@ class World:
         cluster = cluster or self.context().cluster
         return lifecycle.carry_on(
             cluster,
-            self.aws,
+            lambda: self.aws,
             self.clock,
             policy.parse(text),
             list(cluster.list_nodes(keys.STATE)),
             regions=regions,
             paused=lambda pool: paused,
-        )
+        ).decisions
 
     def pass_time(self, **length: float) -> None:
         self.clock.advance_to(self.clock.now() + timedelta(**length))
@@ -223,6 +223,16 @@ def test_a_node_that_people_keep_us_off_is_left_alone(world: World) -> None:
     assert world.told == []
 
 
+def test_a_node_that_somebody_uncordoned_is_not_let_go(world: World) -> None:
+    world.terminates()
+    world.drain()
+    node = world.node()
+    del node["spec"]["unschedulable"]
+    world.cluster.apply({"apiVersion": "v1", "kind": "Node"} | node)
+    assert world.carry_on() == []
+    assert world.told == []
+
+
 def test_a_hook_that_was_deleted_is_over(world: World) -> None:
     world.terminates()
     cloud.client("autoscaling").delete_lifecycle_hook(
@@ -262,7 +272,10 @@ def test_a_hold_without_a_node_is_let_go_at_once(world: World) -> None:
 
 
 def test_but_not_where_a_node_stands_for_it_or_the_group_may_be_anothers(world: World) -> None:
-    other = cloud.group(f"others-{next(_NAMES)}")
+    theirs = f"others-{next(_NAMES)}"
+    other = cloud.group(theirs)
+    cloud.hook("drain", theirs)
+    world.held.actions[other[0]] = world.action._replace(group=theirs)
     cloud.put_into("Terminating:Wait", other[0])
     cloud.put_into("Terminating:Wait", world.instances[0])
     world.held.actions[world.instances[0]] = world.action

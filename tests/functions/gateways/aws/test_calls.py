@@ -1,5 +1,7 @@
 """Retries inside a deadline, each only after what may be tried again; and what a refusal means."""
 
+import http.server
+import threading
 from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any
@@ -159,6 +161,34 @@ def test_a_refusal_for_good_is_named_and_not_tried_again(
     assert type(refused.value) is kind
     assert cloud.calls == 1
     assert code in str(refused.value)
+
+
+class _Busy(http.server.BaseHTTPRequestHandler):
+    asked: list[str] = []  # noqa: RUF012
+
+    def do_POST(self) -> None:
+        self.asked.append(self.path)
+        self.rfile.read(int(self.headers["content-length"]))
+        self.send_response(503)
+        self.send_header("content-length", "0")
+        self.end_headers()
+
+    def log_message(self, *_: object) -> None: ...
+
+
+def test_nothing_is_tried_again_behind_our_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+        monkeypatch.setenv(name, "testing")
+    _Busy.asked.clear()
+    with http.server.HTTPServer(("127.0.0.1", 0), _Busy) as server:
+        serving = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+        serving.start()
+        clients = Clients(endpoint=f"http://127.0.0.1:{server.server_port}")
+        with pytest.raises(errors.ServerError):
+            Aws(clients, seconds=0.0).account("us-east-1")
+        server.shutdown()
+        serving.join()
+    assert len(_Busy.asked) == 1
 
 
 def test_after_an_expired_credential_the_next_call_reads_them_anew() -> None:
