@@ -6,11 +6,17 @@ import contextlib
 from collections.abc import Callable
 from typing import Any
 
+import msgspec
 import pytest
 
 from functions.gateways.kubernetes import errors
+from functions.gateways.kubernetes.client import Cluster
+from functions.rules import hold
 from functions.rules.replacing.book import Phase
-from tests.support.ending_world import MINUTE, Died, EndingWorld, Mortal
+from functions.steps import active
+from functions.steps.replacing.crew import Crew, Lost
+from infra.local.cluster import EmbeddedTransport
+from tests.support.ending_world import MINUTE, NAMESPACE, Died, EndingWorld, Mortal
 
 READY = 16
 """Looks until all speaks for the end: the next one asks."""
@@ -141,6 +147,42 @@ def test_one_that_sleeps_for_minutes_and_wakes_up_ends_nothing_a_second_time(
     assert len(world.cloud.asked) <= 1 + (
         REQUESTS[number - 1] == "terminate_in_group" and not after
     )
+
+
+LAST_LOOK = max(i for i, r in enumerate(REQUESTS) if r.startswith("GET") and "configmaps" in r) + 1
+
+
+@pytest.mark.parametrize("word", ["pause", "hold", "policy", "closed"])
+def test_a_word_that_comes_after_the_intent_is_heard_at_the_last_look(word: str) -> None:
+    world = ready()
+
+    def say() -> None:
+        if word == "pause":
+            text = '{"until": "2027-01-01T00:00:00Z", "reason": "x"}'
+            world.config_map(active.PAUSE_NAME, "pause", {"cluster": text})
+        elif word == "hold":
+            world.config_map(active.HOLD_NAME, "hold", {hold.key(world.machine()): "{"})
+        elif word == "policy":
+            world.set_policy("replace: {act_in: []}\n")
+        else:
+            world.closed()
+
+    between = Between(world, LAST_LOOK, say, after=False)
+    world.call(between, aws=between)
+    assert world.book("").ends == {}
+    world.minutes(30)
+    assert world.cloud.asked == []
+
+
+def test_what_another_call_has_decided_about_a_machine_is_not_written_over() -> None:
+    world = ready()
+    cluster = Cluster(EmbeddedTransport(world.server, world.clock.sleep))
+    crew = Crew(cluster, world.clock, NAMESPACE, 30.0, lambda: world.cloud)
+    before = world.entry()
+    world.call()
+    with pytest.raises(Lost):
+        crew.put("gpu", world.machine(), before, msgspec.structs.replace(before, warned=9))
+    assert world.entry().warned != 9
 
 
 class Between(Mortal):

@@ -37,7 +37,7 @@ def for_reboot(
     empty = entry.empty
     settled = empty is not None and now - empty >= policy.reboots.settle
     return (
-        *_common(one, found, facts, policy, now),
+        *_common(one, found, facts, policy, now, ends=False),
         Verdict(
             Guard.REBOOTS,
             len(recent) < policy.reboots.most,
@@ -60,7 +60,7 @@ def for_end(
     limit = at_limit(entry, policy)
     forced = limit is not None and now >= limit
     return (
-        *_common(one, found, facts, policy, now),
+        *_common(one, found, facts, policy, now, ends=True),
         _fault(one, found),
         _evidence(one, entry, found, policy, forced=forced),
         _ladder(one, entry, found, policy, now, forced=forced),
@@ -88,7 +88,13 @@ def settle_of(found: Iterable[Incident], policy: Policy) -> timedelta:
 
 
 def _common(
-    one: MachineFacts, found: Sequence[Incident], facts: Facts, policy: Policy, now: datetime
+    one: MachineFacts,
+    found: Sequence[Incident],
+    facts: Facts,
+    policy: Policy,
+    now: datetime,
+    *,
+    ends: bool,
 ) -> tuple[Verdict, ...]:
     return (
         _node(one),
@@ -98,7 +104,7 @@ def _common(
         _pause(one, facts),
         Verdict(Guard.HOLD, not one.hold, one.hold or "nobody holds it"),
         shadow(one, found, policy),
-        _memory(one, facts, policy, now),
+        _memory(one, facts, policy, now, ends=ends),
         _looked(one, facts, now),
     )
 
@@ -174,7 +180,9 @@ def shadow(one: MachineFacts, found: Sequence[Incident], policy: Policy) -> Verd
     return Verdict(Guard.SHADOW, True, "the policy lets groundcrew act in this pool")
 
 
-def _memory(one: MachineFacts, facts: Facts, policy: Policy, now: datetime) -> Verdict:
+def _memory(
+    one: MachineFacts, facts: Facts, policy: Policy, now: datetime, *, ends: bool
+) -> Verdict:
     for pool in ("", one.pool):
         where = f"of pool {pool}" if pool else "of the cluster"
         if pool in facts.trouble:
@@ -191,7 +199,7 @@ def _memory(one: MachineFacts, facts: Facts, policy: Policy, now: datetime) -> V
             return Verdict(
                 Guard.MEMORY, False, f"our clock is behind the book {where}, by {book.seen - now}"
             )
-        if now - book.began < timedelta(hours=1):
+        if ends and now - book.began < timedelta(hours=1):
             return Verdict(
                 Guard.MEMORY,
                 False,

@@ -28,6 +28,8 @@ TICK = timedelta(minutes=1)
 LOOK_AT_PODS = timedelta(hours=1)
 """How often the pods of a node that nobody drains are looked at: the list of one node's pods, for
 each node that is cordoned for a fault."""
+NOT_YET = frozenset({Guard.TIME, Guard.LADDER, Guard.MEMORY, Guard.LOOKED})
+"""Guards that pass by time alone: what they hold is due later, and is told then."""
 LOOK_AT_HELD = timedelta(minutes=30)
 """For a simulated clock: the resync looks each minute, whatever holds."""
 TAKE_OVER = timedelta(minutes=2)
@@ -270,9 +272,10 @@ def _next_rung(
         return Step(
             facts=one, entry=entry, act=Act.LOOK_CLOSER, guards=checked, rung=rung, look_again=again
         )
-    if {v.guard for v in holding} & {Guard.TIME, Guard.LADDER} or (
-        Guard.WORK in {v.guard for v in holding} and one.closer is None
-    ):
+    turns = [at for at in (again, *guards.turns(one, facts, policy, now)) if at]
+    again = min(turns, default=None)
+    names = {v.guard for v in holding}
+    if names & NOT_YET or (Guard.WORK in names and one.closer is None):
         # Its time has not come, and that is nothing to tell.
         return Step(facts=one, entry=entry, guards=checked, rung=rung, look_again=again)
     others = [v for v in holding if v.guard is not Guard.SHADOW]
@@ -293,8 +296,7 @@ def _next_rung(
         )
     if not others:
         return _only_told(one, entry, rung, checked, now, again)
-    turns = [at for at in (again, *guards.turns(one, facts, policy, now)) if at]
-    return _held(one, entry, rung, checked, now, min(turns, default=None))
+    return _held(one, entry, rung, checked, now, again)
 
 
 def next_of(

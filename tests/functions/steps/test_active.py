@@ -10,6 +10,7 @@ from functions.gateways.kubernetes import errors
 from functions.gateways.kubernetes.client import Cluster
 from functions.rules import keys, ledger, policy
 from functions.rules.ledger import Ledger
+from functions.rules.replacing import book
 from functions.steps import active
 from functions.steps.active import CLUSTER
 from infra.local.clock import SimulatedClock
@@ -177,3 +178,33 @@ class TestNames:
         pools = ["p5-48xlarge", "p5.48xlarge", "p5_48xlarge", "P5-48xlarge"]
         pools += [f"{'x' * 50}.{n}" for n in range(3)]
         assert len({active.ledger_name(pool) for pool in pools}) == len(pools)
+
+
+def test_the_ledger_and_the_book_of_one_pool_do_not_write_over_each_other(shelf: Shelf) -> None:
+    first = active.write_ledger(shelf.cluster, HOME, shelf.read(), "gpu", Ledger(pool="gpu"))
+    kept = book.Book(began=NOW)
+    second = active.write_book(shelf.cluster, first, "gpu", kept)
+    grown = Ledger(pool="gpu", size=7)
+    active.write_ledger(shelf.cluster, HOME, second, "gpu", grown)
+    found = shelf.read()
+    assert found.ledgers["gpu"] == grown
+    assert book.decode((found.shelf["gpu"].data or {})[book.KEY]) == kept
+
+
+def test_a_book_that_somebody_else_wrote_meanwhile_is_not_written_over(shelf: Shelf) -> None:
+    read = active.write_ledger(shelf.cluster, HOME, shelf.read(), "gpu", Ledger(pool="gpu"))
+    active.write_book(shelf.cluster, read, "gpu", book.Book(began=NOW))
+    with pytest.raises(active.LOST_RACE):
+        active.write_book(shelf.cluster, read, "gpu", book.Book())
+    with pytest.raises(active.LOST_RACE):
+        active.write_ledger(shelf.cluster, HOME, read, "gpu", Ledger(pool="gpu"))
+
+
+def test_the_ledger_takes_the_room_that_the_book_leaves(shelf: Shelf) -> None:
+    first = active.write_ledger(shelf.cluster, HOME, shelf.read(), "gpu", Ledger(pool="gpu"))
+    entries = {f"m{n}": book.Entry(node="n" * 100, changed=NOW) for n in range(1200)}
+    second = active.write_book(shelf.cluster, first, "gpu", book.Book(began=NOW, machines=entries))
+    machines = {f"m{n}": ledger.Machine("n", NOW, "x" * 1000) for n in range(900)}
+    active.write_ledger(shelf.cluster, HOME, second, "gpu", Ledger(pool="gpu", machines=machines))
+    data = shelf.read().shelf["gpu"].data or {}
+    assert sum(len(k) + len(v) for k, v in data.items()) <= ledger.MAX_BYTES + 100
