@@ -4,13 +4,15 @@
 
 Both consume a queue of the same emulation of SQS, as a process of their own, and act on the same
 real API server (with its controllers, and kwok for kubelets) on nodes with ten pods each, which
-end at once. NTH runs in queue mode with its defaults; ours is ``groundcrew consume --in-process``,
-consumer, functions and resync in one process. They are measured in turns.
+end at once. NTH runs in queue mode with its defaults. Ours is ``groundcrew consume --in-process``,
+consumer, functions and resync in one process (``spot-``), or as Knative runs it, consumer, cordon
+and drain in a process each (``apart-``). They are measured in turns.
 
 Told are, for each case, the seconds from the message to the cordon and to the node without pods,
 as somebody sees them who watches; how many nodes were lost: not empty when the two minutes of
 their notice were over; the requests to the API server for each node, by the audit log; and the
-most memory that the process has had. In the case of one, notices come one after the other.
+most memory that the process which reads the queue has had, and the one which acts. In the case of
+one, notices come one after the other.
 """
 
 import argparse
@@ -20,11 +22,12 @@ import statistics
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from tests.bench.nth.apart import Apart
 from tests.bench.nth.cloud import Cloud, cloud
 from tests.bench.nth.stand import Fleet, Seen
 from tests.bench.nth.subjects import Ours, Subject, nth
@@ -48,19 +51,23 @@ class Case:
     at_once: bool = True
 
     @property
-    def is_nth(self) -> bool:
-        return self.name.startswith("nth")
+    def who(self) -> str:
+        return self.name.partition("-")[0]
 
 
+SUBJECTS: dict[str, Callable[[], Subject]] = {"spot": Ours, "apart": Apart, "nth": nth}
 CASES = tuple(
     Case(f"{who}-{count}", LONE if count == 1 else count, at_once=count > 1)
     for count in (1, 20, 100)
-    for who in ("spot", "nth")
+    for who in SUBJECTS
 )
-WANTED = {"cordon_p90": 3.0, "drain_p90": 20.0, "lost": 0, "requests_per_node": 20, "rss_mb": 130}
-"""Of ours. The memory is that of a process that acts; a consumer alone has 80."""
+WANTED = {"cordon_p90": 3.0, "drain_p90": 20.0, "lost": 0, "requests_per_node": 20,
+          "acting_mb": 130}  # fmt: skip
+"""Of ours."""
+CONSUMER_MB = 80
+"""Where it is a process of its own."""
 COLUMNS = ("cordon_p50", "cordon_p90", "drain_p90", "drain_max", "lost", "requests_per_node",
-           "rss_mb", "cpu_s")  # fmt: skip
+           "rss_mb", "acting_mb", "cpu_s")  # fmt: skip
 
 
 def measure(
@@ -91,6 +98,7 @@ def measure(
             told = figures(sent, seen, fleet.machines, limit)
             told["requests_per_node"] = round(len(asked) / case.nodes, 1)
             told["rss_mb"] = round(it.rss_mb())
+            told["acting_mb"] = round(it.acting_mb())
             told["cpu_s"] = round(it.cpu_seconds() - busy, 2)
             told["requests"] = dict(Counter(asked.values()).most_common())
             return told
@@ -140,9 +148,10 @@ def _share(ordered: list[float], percent: int) -> float:
 
 def verdict(case: Case, found: Mapping[str, Any]) -> str:
     """What is not as wanted; empty when all is. Of NTH nothing is wanted."""
-    if case.is_nth:
+    if case.who == "nth":
         return ""
-    over = [f"{name} over {most}" for name, most in WANTED.items() if found[name] > most]
+    wanted = {**WANTED, "rss_mb": CONSUMER_MB} if case.who == "apart" else WANTED
+    over = [f"{name} over {most}" for name, most in wanted.items() if found[name] > most]
     return ", ".join(over) or "holds"
 
 
@@ -154,9 +163,7 @@ def main() -> None:
     parser.add_argument("--logs", type=Path, help="an empty folder that keeps all logs")
     args = parser.parse_args()
     chosen = [case for case in CASES if case.name in args.cases.split(",")]
-    subjects: dict[bool, Subject] = {False: Ours()}
-    if any(case.is_nth for case in chosen):
-        subjects[True] = nth()
+    subjects = {who: SUBJECTS[who]() for who in {case.who for case in chosen}}
     measured: dict[str, dict[str, Any]] = {}
     print(f"{'case':9}" + "".join(f"{column:>{len(column) + 2}}" for column in COLUMNS), flush=True)
     with (
@@ -170,8 +177,8 @@ def main() -> None:
                 f"--user={cluster.username(user)}",
             )  # fmt: skip
         for case in chosen:
-            limit = args.nth_limit if case.is_nth else args.limit
-            found = measure(case, cluster, machines, subjects[case.is_nth], limit)
+            limit = args.nth_limit if case.who == "nth" else args.limit
+            found = measure(case, cluster, machines, subjects[case.who], limit)
             measured[case.name] = found
             row = "".join(f"{found[column]:>{len(column) + 2}}" for column in COLUMNS)
             print(f"{case.name:9}{row}  {verdict(case, found)}", flush=True)

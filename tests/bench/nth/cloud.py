@@ -1,6 +1,7 @@
 """SQS and EC2 for both sides: an emulation (moto) in a process of its own."""
 
 import os
+import socket
 import subprocess
 import sys
 import time
@@ -78,16 +79,14 @@ def cloud(folder: Path) -> Iterator[Cloud]:
             stdout=log, stderr=log, env=os.environ | ENVIRONMENT,
         )  # fmt: skip
         try:
-            eventually(lambda: _answers(port), "moto answers", 60)
+            eventually(lambda: listens(port), "moto answers", 60)
             yield Cloud(f"http://127.0.0.1:{port}")
         finally:
             server.kill()
             server.wait()
 
 
-def _answers(port: int) -> bool:
-    import socket
-
+def listens(port: int) -> bool:
     try:
         socket.create_connection(("127.0.0.1", port), timeout=1.0).close()
     except OSError:

@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 from urllib.parse import urlsplit
@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 import yaml
 
 from tests.bench.nth import build
-from tests.bench.nth.cloud import ENVIRONMENT
+from tests.bench.nth.cloud import ENVIRONMENT, listens
 from tests.controlplane.access import eventually
 from tests.controlplane.cluster import ControlPlane
 
@@ -26,29 +26,51 @@ ENDS_SECONDS = 30.0
 
 @dataclass
 class Running:
+    """What takes messages out of the queue."""
+
     process: "subprocess.Popen[bytes]"
     log: Path
+    acting: "list[Running]" = field(default_factory=list)
+    """What acts on the cluster, where that is not the same."""
 
     def rss_mb(self) -> float:
-        """The most that it has had in memory, in MiB."""
-        return self._status("VmHWM") / 1024
+        """The most that it (or a child of it) has had in memory, in MiB."""
+        return max(_peak_kb(pid) for pid in _tree(self.process.pid)) / 1024
+
+    def acting_mb(self) -> float:
+        """The same of what acts; of the largest, where there are several."""
+        return max((it.rss_mb() for it in self.acting), default=self.rss_mb())
 
     def cpu_seconds(self) -> float:
-        fields = Path(f"/proc/{self.process.pid}/stat").read_text().rpartition(")")[2].split()
-        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+        """Of all of them."""
+        own = sum(_ticks(pid) for pid in _tree(self.process.pid)) / os.sysconf("SC_CLK_TCK")
+        return own + sum(it.cpu_seconds() for it in self.acting)
 
     def check(self) -> None:
         """Whether it still runs. Raises SystemExit with the end of its log."""
         if (code := self.process.poll()) is not None:
             last = self.log.read_text(errors="replace").splitlines()[-10:]
             raise SystemExit("\n".join([f"it ended with {code}; the end of its log:", *last]))
+        for it in self.acting:
+            it.check()
 
-    def _status(self, field: str) -> int:
-        for line in Path(f"/proc/{self.process.pid}/status").read_text().splitlines():
-            name, _, value = line.partition(":")
-            if name == field:
-                return int(value.split()[0])
-        raise KeyError(field)
+
+def _tree(pid: int) -> list[int]:
+    """The process and its children."""
+    children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+    return [pid, *(one for child in children for one in _tree(int(child)))]
+
+
+def _peak_kb(pid: int) -> int:
+    for line in Path(f"/proc/{pid}/status").read_text().splitlines():
+        if line.startswith("VmHWM:"):
+            return int(line.split()[1])
+    raise ValueError(f"/proc/{pid}/status says nothing of VmHWM")
+
+
+def _ticks(pid: int) -> int:
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return int(fields[11]) + int(fields[12])
 
 
 class Subject(Protocol):
@@ -75,7 +97,7 @@ class Ours:
             f"--kubeconfig={cluster.kubeconfig(self.user)}",
         ]  # fmt: skip
         given = {"AWS_ENDPOINT_URL": f"http://{urlsplit(queue).netloc}"}
-        with _running(command, cluster.work_folder / f"{namespace}.log", given, "consuming") as it:
+        with running(command, cluster.work_folder / f"{namespace}.log", given, "consuming") as it:
             yield it
 
 
@@ -109,7 +131,7 @@ class Nth:
         }
         ready = "Started watching for interruption events"
         command = _in_a_pod(self._program, folder)
-        with _running(command, folder / "nth.log", given, ready) as it:
+        with running(command, folder / "nth.log", given, ready) as it:
             yield it
 
 
@@ -144,9 +166,10 @@ def _credentials(kubeconfig: Path) -> tuple[str, bytes]:
 
 
 @contextlib.contextmanager
-def _running(
-    command: Sequence[str], log: Path, given: Mapping[str, str], ready: str
+def running(
+    command: Sequence[str], log: Path, given: Mapping[str, str], ready: str | int
 ) -> Iterator[Running]:
+    """``ready`` is what its log says then, or the port that it listens at."""
     # Nothing of ours or of the user's: both start with the same.
     environment = {"PATH": os.environ["PATH"], "HOME": str(log.parent), **ENVIRONMENT, **given}
     with log.open("wb") as file:
@@ -155,6 +178,8 @@ def _running(
 
     def is_ready() -> bool:
         it.check()
+        if isinstance(ready, int):
+            return listens(ready)
         return ready in log.read_text(errors="replace")
 
     try:
