@@ -15,6 +15,8 @@ from functions.rules.incidents import Incident, Record, State
 
 TEST_SOURCES = ("groundcrew.preflight",)
 """Who runs active tests."""
+VOICES = {"kubernetes.event": "kubernetes.node"}
+"""Sources that are one voice: an agent on the node says the same in a condition and in an Event."""
 
 
 def faults(record: Record | None) -> tuple[Incident, ...]:
@@ -54,7 +56,7 @@ def confirmed(found: Iterable[Incident], proofs: Iterable[str]) -> str:
     for incident in said:
         if "kernel-log" in allowed and incident.in_log and incident.severity is Severity.EVICT:
             return f"the kernel log says so ({incident.reason or incident.check})"
-    sources = sorted({incident.source for incident in said})
+    sources = sorted({VOICES.get(incident.source, incident.source) for incident in said})
     if "second-source" in allowed and len(sources) > 1:
         return f"{len(sources)} independent sources say so ({', '.join(sources)})"
     return ""

@@ -15,9 +15,19 @@ import msgspec
 from functions.rules.decision import Action
 from functions.rules.policy import Policy
 from functions.rules.replacing import clock, guards, returned
-from functions.rules.replacing.book import Entry, Phase
-from functions.rules.replacing.facts import Act, Facts, Joined, MachineFacts, Seen, Step
-from functions.rules.replacing.machine import TAKE_OVER, TICK, say
+from functions.rules.replacing.book import Entry, Intent, Phase
+from functions.rules.replacing.facts import (
+    Act,
+    Closer,
+    Facts,
+    Guard,
+    Joined,
+    MachineFacts,
+    Seen,
+    Step,
+    Verdict,
+)
+from functions.rules.replacing.machine import TAKE_OVER, TICK, say, warned
 
 TERMINATED = "dev.groundcrew.vm.terminated"
 REPLACED = "dev.groundcrew.vm.replaced"
@@ -42,6 +52,8 @@ def _ending(one: MachineFacts, entry: Entry, facts: Facts, policy: Policy, now: 
         return Step(facts=one, entry=msgspec.structs.replace(entry, phase=Phase.SICK))
     if intent.asked is None and now < intent.at + TAKE_OVER and not intent.said:
         return Step(facts=one, entry=entry, rung="replace", look_again=intent.at + TAKE_OVER)
+    if risk := warned(one, entry, policy, now, (_unconfirmed(intent, closer),)):
+        return risk
     if intent.again and now < intent.again:
         return Step(facts=one, entry=entry, rung="replace", look_again=intent.again)
     if closer is None:
@@ -49,7 +61,10 @@ def _ending(one: MachineFacts, entry: Entry, facts: Facts, policy: Policy, now: 
             facts=one, entry=entry, act=Act.LOOK_CLOSER, rung="replace", look_again=now + TICK
         )
     if closer.seen is Seen.GONE or (
-        closer.seen is Seen.UNKNOWN and _was_asked_long_ago(entry, now) and closer.account
+        closer.seen is Seen.UNKNOWN
+        and _was_asked_long_ago(entry, now)
+        and closer.account
+        and closer.account == entry.account
     ):
         return _is_gone(one, entry, now)
     if closer.seen is Seen.ENDING:
@@ -59,15 +74,21 @@ def _ending(one: MachineFacts, entry: Entry, facts: Facts, policy: Policy, now: 
             asked = msgspec.structs.replace(intent, asked=now)
             kept = msgspec.structs.replace(entry, intent=asked)
         return Step(facts=one, entry=kept, rung="replace", look_again=now + TICK)
-    if closer.seen is Seen.UNKNOWN:
+    if closer.seen in (Seen.UNKNOWN, Seen.STOPPED):
         return Step(facts=one, entry=entry, rung="replace", look_again=now + TICK)
     if intent.asked is not None and now - intent.asked < SLOW:
         return Step(facts=one, entry=entry, rung="replace", look_again=now + TICK)
     return _again(one, entry, facts, policy, now)
 
 
+def _unconfirmed(intent: Intent, closer: Closer | None) -> Verdict:
+    says = intent.said or (closer.says if closer else "") or "the cloud has not confirmed it"
+    return Verdict(Guard.CLOUD, False, f"to end since {intent.at:%Y-%m-%d %H:%M}Z: {says}")
+
+
 def _was_asked_long_ago(entry: Entry, now: datetime) -> bool:
-    """EC2 forgets a machine an hour after its end."""
+    """EC2 forgets a machine an hour after its end. One that another account does not know may be
+    there all the same."""
     asked = entry.intent.asked if entry.intent else None
     return asked is not None and now - asked > SLOW
 

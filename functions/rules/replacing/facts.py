@@ -1,6 +1,7 @@
 """What `decide` is given and what it gives back."""
 
 import enum
+import functools
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -10,7 +11,7 @@ from functions.rules.drain_state import DrainState
 from functions.rules.incidents import Record
 from functions.rules.ledger import Ledger
 from functions.rules.node_view import NodeView
-from functions.rules.replacing.book import Book, Entry
+from functions.rules.replacing.book import Book, End, Entry, Phase
 
 FUNCTION = "replace"
 
@@ -67,6 +68,8 @@ class Seen(enum.StrEnum):
     RUNNING = "running"
     ENDING = "ending"
     GONE = "gone"
+    STOPPED = "stopped"
+    """It is there, does not run, and may be started again."""
     UNKNOWN = "unknown"
     """It knows no such machine in this account and region, or does not answer."""
 
@@ -147,6 +150,19 @@ class Facts:
     paused: Callable[[str], str] = lambda pool: ""
     trouble: Mapping[str, str] = field(default_factory=dict)
     """By pool, why its book cannot be read."""
+
+    @functools.cached_property
+    def ends(self) -> Mapping[str, End]:
+        """Ends of machines, by what the pools' books remember of each: the cluster's book may have
+        been lost since."""
+        return {
+            machine: End(at=entry.intent.at, pool=pool)
+            for pool, book in self.books.items()
+            for machine, entry in book.machines.items()
+            if entry.intent
+            and entry.intent.rung == "replace"
+            and (entry.phase is Phase.ENDING or entry.ended)
+        }
 
 
 class Act(enum.StrEnum):

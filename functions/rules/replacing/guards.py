@@ -7,10 +7,11 @@ The record of those who had none of them is long: a pool killed by a health sign
 recovery (NVSentinel #121), loops without end (NVSentinel #1543).
 """
 
+import itertools
 from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
 
-from functions.rules import breaker, claim, cordoning
+from functions.rules import breaker, claim, cordoning, keys
 from functions.rules.incidents import Incident
 from functions.rules.policy import Policy
 from functions.rules.replacing import clock
@@ -38,6 +39,7 @@ def for_reboot(
     settled = empty is not None and now - empty >= policy.reboots.settle
     return (
         *_common(one, found, facts, policy, now, ends=False),
+        _not_recovering(one, found),
         Verdict(
             Guard.REBOOTS,
             len(recent) < policy.reboots.most,
@@ -130,8 +132,10 @@ def _cordoned(one: MachineFacts) -> Verdict:
         return Verdict(Guard.CORDONED, False, "the node takes work")
     if not record.cordoned_by_us:
         return Verdict(Guard.CORDONED, False, "it was cordoned by somebody else")
-    if theirs := claim.decode(view.claim):
-        return Verdict(Guard.CORDONED, False, f"{theirs.by} took it out of service by hand")
+    if view.claim is not None:
+        theirs = claim.decode(view.claim)
+        who = theirs.by if theirs else f"somebody ({keys.CORDONED_BY}, which cannot be read)"
+        return Verdict(Guard.CORDONED, False, f"{who} took it out of service by hand")
     if one.state not in cordoning.ACTED:
         return Verdict(Guard.CORDONED, False, "it is about to be given back")
     return Verdict(Guard.CORDONED, True, "cordoned by groundcrew")
@@ -145,10 +149,10 @@ def _opt_out(one: MachineFacts) -> Verdict:
 def _breaker(
     one: MachineFacts, found: Sequence[Incident], facts: Facts, policy: Policy, now: datetime
 ) -> Verdict:
-    led = facts.ledgers.get(one.pool)
-    for incident in found:
-        check = led.check(incident.check) if led else None
-        if led and check and check.is_open:
+    ledgers = [led for pool in _pools(one) if (led := facts.ledgers.get(pool))]
+    for led, incident in itertools.product(ledgers, found):
+        check = led.check(incident.check)
+        if check.is_open:
             numbers = breaker.numbers(check, led.size, now, policy.breaker)
             return Verdict(Guard.BREAKER, False, f"{incident.check} accuses {numbers}")
         if cordoning.in_doubt(incident, led, policy):
@@ -162,20 +166,27 @@ def _breaker(
     return Verdict(Guard.BREAKER, True, "closed")
 
 
+def _pools(one: MachineFacts) -> tuple[str, ...]:
+    """The pool in whose book it is, and the one to which somebody has moved its node: what is said
+    of either keeps it."""
+    return tuple(dict.fromkeys((one.pool, one.view.pool if one.view else one.pool)))
+
+
 def _pause(one: MachineFacts, facts: Facts) -> Verdict:
-    paused = facts.paused(one.pool)
+    paused = next(filter(None, map(facts.paused, _pools(one))), "")
     return Verdict(Guard.PAUSE, not paused, paused or "no pause")
 
 
 def shadow(one: MachineFacts, found: Sequence[Incident], policy: Policy) -> Verdict:
     if one.others:
         return Verdict(Guard.SHADOW, False, one.others)
-    if not policy.acts_in(one.pool):
-        return Verdict(
-            Guard.SHADOW, False, f"pool {one.pool} is not in the policy's replace.act_in: only told"
-        )
-    for i in found:
-        if policy.shadows(i.source, i.check, i.reason, i.cause.value, one.pool):
+    for pool in _pools(one):
+        if not policy.acts_in(pool):
+            return Verdict(
+                Guard.SHADOW, False, f"pool {pool} is not in the policy's replace.act_in: only told"
+            )
+    for i, pool in itertools.product(found, _pools(one)):
+        if policy.shadows(i.source, i.check, i.reason, i.cause.value, pool):
             return Verdict(Guard.SHADOW, False, f"the policy only watches {i.check}")
     return Verdict(Guard.SHADOW, True, "the policy lets groundcrew act in this pool")
 
@@ -229,6 +240,9 @@ def _looked(one: MachineFacts, facts: Facts, now: datetime) -> Verdict:
     at = led.rebuilt if led else None
     if at is None:
         return Verdict(Guard.LOOKED, False, "cordon has not read this pool yet")
+    if at - now > SKEW:
+        says = f"cordon read all nodes at {at:%Y-%m-%d %H:%M}Z, which is to come: a clock is wrong"
+        return Verdict(Guard.LOOKED, False, says)
     if now - at > LOOKED:
         says = f"cordon read all nodes last at {at:%Y-%m-%d %H:%M}Z: is it running?"
         return Verdict(Guard.LOOKED, False, says)
@@ -261,6 +275,15 @@ def _fault(one: MachineFacts, found: Sequence[Incident]) -> Verdict:
     how = "it booted anew and was not" if worst.rebooted else "it is not"
     says = f"{how} accused of {worst.check} since: a test or a person says whether it is well"
     return Verdict(Guard.FAULT, False, says)
+
+
+def _not_recovering(one: MachineFacts, found: Sequence[Incident]) -> Verdict:
+    """Before a reboot. Whether it helps is not asked; one that is about to be given back, by the
+    word of sources that test all the time, has no need of it."""
+    waits = [i for i in found if i.claimed and not i.latched and i.severity.value == "cordon"]
+    if found and len(waits) < len(found):
+        return Verdict(Guard.FAULT, True, f"{found[0].source} says {found[0].check}")
+    return Verdict(Guard.FAULT, False, "its sources no longer say it: it is about to be given back")
 
 
 def _evidence(
@@ -369,9 +392,8 @@ def _volumes(one: MachineFacts, *, forced: bool) -> Verdict:
 
 
 def _reserved(one: MachineFacts, policy: Policy) -> Verdict:
-    why = one.reserved or (
-        f"pool {one.pool} is reserved capacity" if policy.is_reserved(one.pool) else ""
-    )
+    pools = (pool for pool in _pools(one) if policy.is_reserved(pool))
+    why = one.reserved or next((f"pool {pool} is reserved capacity" for pool in pools), "")
     if not why:
         return Verdict(Guard.RESERVED, True, "not reserved capacity")
     if one.approved:
@@ -384,9 +406,10 @@ def _reserved(one: MachineFacts, policy: Policy) -> Verdict:
 def caps(
     one: MachineFacts, book: Book | None, facts: Facts, policy: Policy, now: datetime
 ) -> Verdict:
-    """Whether one more may end now, by what the cluster's book counts."""
+    """Whether one more may end now, by what the cluster's book counts, and the pools' remember."""
     rule = policy.terminate
-    others: list[End] = [e for m, e in book.ends.items() if m != one.machine] if book else []
+    known = {**facts.ends, **(book.ends if book else {})}
+    others: list[End] = [e for m, e in known.items() if m != one.machine]
     hour = [e for e in others if now - e.at < timedelta(hours=1)]
     day = [e for e in others if now - e.at < timedelta(days=1)]
     led = facts.ledgers.get(one.pool)

@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 import msgspec
 
 from events.notice import Severity
-from functions.rules import drain_state
+from functions.rules import cordoning, drain_state
 from functions.rules.decision import Action, Decision
 from functions.rules.incidents import Incident
 from functions.rules.policy import Policy
@@ -53,11 +53,16 @@ def decide(one: MachineFacts, facts: Facts, policy: Policy, now: datetime) -> St
         return _lost(one, entry, policy, now) if entry else Step(facts=one, entry=None)
     if one.record is None:
         # Whatever it says cannot be read: what is known stays, and nothing is done.
+        unread = Verdict(Guard.FAULT, False, "its incidents cannot be read: see groundcrew explain")
+        if entry and not entry.over and (risk := warned(one, entry, policy, now, (unread,))):
+            return risk
         return Step(facts=one, entry=entry, look_again=now + TICK if entry else None)
     found = clock.faults(one.record)
     began = clock.began(found, entry.began if entry and not entry.over else None)
     if began is None:
-        return _stopped(one, entry, now)
+        return _kept_out(one, entry, policy, now) or _stopped(one, entry, now)
+    if (entry is None or entry.over) and not _is_out(one):
+        return Step(facts=one, entry=entry)
     entry = _kept(one, entry, found, began, now)
     if entry.phase is Phase.REBOOTING:
         return _rebooting(one, entry, policy, now)
@@ -66,6 +71,29 @@ def decide(one: MachineFacts, facts: Facts, policy: Policy, now: datetime) -> St
     if risk := _at_risk(one, entry, found, facts, policy, now):
         return risk
     return _next_rung(one, entry, found, facts, policy, now)
+
+
+def _is_out(one: MachineFacts) -> bool:
+    """Whether it is out of service, or would be if it were let. Its clock runs from before, but is
+    not written down while a waiting time may make it nothing, or for a check that nobody believes:
+    thousands of nodes that miss a heartbeat together would not fit in the book."""
+    assert one.record is not None
+    if one.record.cordon is not None or one.state in cordoning.ACTED:
+        return True
+    return one.state == cordoning.HELD and not {"breaker", "stale"} & set(one.record.held)
+
+
+def _kept_out(one: MachineFacts, entry: Entry | None, policy: Policy, now: datetime) -> Step | None:
+    """One that recovered once too often stays out of service until a person comes: its clock runs
+    until then, and nothing is done."""
+    record = one.record
+    if entry is None or entry.over or record is None:
+        return None
+    if not record.cordoned_by_us or "releases" not in record.held:
+        return None
+    again = Verdict(Guard.FAULT, False, "it was sick again too often: a person releases it")
+    still = Step(facts=one, entry=entry, guards=(again,), look_again=now + LOOK_AT_HELD)
+    return warned(one, entry, policy, now, (again,)) or still
 
 
 def say(one: MachineFacts, action: Action, reason: str, **more: object) -> Decision:
@@ -187,7 +215,7 @@ def _lost(one: MachineFacts, entry: Entry, policy: Policy, now: datetime) -> Ste
         guards=(verdict,),
         look_again=again,
     )
-    risk = _warned(one, entry, policy, now, (verdict,))
+    risk = warned(one, entry, policy, now, (verdict,))
     return risk or step
 
 
@@ -397,7 +425,7 @@ def _at_risk(
 ) -> Step | None:
     if not _is_warning_due(entry, policy, now):
         return None
-    return _warned(one, entry, policy, now, guards.for_end(one, entry, found, facts, policy, now))
+    return warned(one, entry, policy, now, guards.for_end(one, entry, found, facts, policy, now))
 
 
 def _is_warning_due(entry: Entry, policy: Policy, now: datetime) -> bool:
@@ -410,9 +438,10 @@ def _passed(entry: Entry, policy: Policy, now: datetime) -> int:
     return sum(now - entry.began >= at for at in times)
 
 
-def _warned(
+def warned(
     one: MachineFacts, entry: Entry, policy: Policy, now: datetime, checked: tuple[Verdict, ...]
 ) -> Step | None:
+    """That the seven days are at risk, once at each of the policy's times; None: not due."""
     if not _is_warning_due(entry, policy, now):
         return None
     limit = guards.at_limit(entry, policy)

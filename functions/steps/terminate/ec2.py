@@ -10,7 +10,7 @@ _SEEN = {
     "pending": Seen.RUNNING,
     "running": Seen.RUNNING,
     "stopping": Seen.ENDING,
-    "stopped": Seen.UNKNOWN,
+    "stopped": Seen.STOPPED,
     "shutting-down": Seen.ENDING,
     "terminated": Seen.GONE,
 }
