@@ -94,7 +94,8 @@ def look(context: Context) -> Outcome:
         paused=lambda pool: crew.active.paused(pool, crew.now()),
     )
     steps: Sequence[Step] = decide(facts, crew.policy, crew.now())
-    idle = not any(step.entry or step.decisions for step in steps)
+    left = gather.without_book(crew, nodes)
+    idle = not left and not any(step.entry or step.decisions for step in steps)
     if idle and not hooks.decisions and facts.joined is None:
         return Outcome(
             declined="no machine is sick",
@@ -103,7 +104,7 @@ def look(context: Context) -> Outcome:
             requests=dict(crew.cluster.requests),
         )
     steps = _closer(crew, facts, nodes, steps)
-    call = _Call(crew, nodes, decisions=[*hooks.decisions], news=[*hooks.decisions])
+    call = _Call(crew, nodes, decisions=[*hooks.decisions, *left], news=[*hooks.decisions])
     call.carry_out(steps)
     call.look_for_returned(facts)
     due = [hooks.look_again] if hooks.look_again else []

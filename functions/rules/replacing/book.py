@@ -121,6 +121,8 @@ class End(msgspec.Struct, frozen=True, omit_defaults=True):
 
     at: datetime
     pool: str = ""
+    token: str = ""
+    """Of the call that took this place: no other one gives it back."""
 
 
 class Book(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):

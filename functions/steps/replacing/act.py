@@ -47,12 +47,14 @@ def act(crew: Crew, step: Step, node: types.Node | None) -> list[Decision]:
     token = crew.token()
     ends = step.rung == "replace"
     if ends:
-        _take_place(crew, one)
+        _take_place(crew, one, token)
     intended = _intend(crew, step, entry, token)
     began = crew.clock.monotonic()
-    fresh, fresh_node, why = _look_again(crew, step, intended)
-    if not why and fresh_node is not None:
-        way, subject, why = _way(crew, fresh, fresh_node, step, token)
+    # First, since it asks the cloud, which may take seconds: what people say is read last.
+    way, why = _way(crew, one, node, step, token)
+    fresh, fresh_node = one, None
+    if not why:
+        fresh, fresh_node, why = _look_again(crew, step, intended)
     if why or fresh_node is None:
         _take_back(crew, one, intended, entry)
         says = f"at the last moment: {why}"
@@ -65,6 +67,7 @@ def act(crew: Crew, step: Step, node: types.Node | None) -> list[Decision]:
         return [replacing.say(one, Action.HOLD, says, blocked_by=("last look",))]
     if crew.clock.monotonic() - began > PROMPT_SECONDS:
         return []
+    subject = closer.subject(fresh, fresh_node, token)
     asked = way.terminate(subject) if ends else way.reboot(subject)
     return [_write_down(crew, one, intended, asked, step)]
 
@@ -72,17 +75,19 @@ def act(crew: Crew, step: Step, node: types.Node | None) -> list[Decision]:
 def withdraw(crew: Crew, one: MachineFacts, after: Entry) -> None:
     """An intent of which nothing came is taken out of the books. Raises `Lost`."""
     crew.put(one.pool, one.machine, one.entry, after)
-    crew.edit("", without_end(one.machine))
+    intent = one.entry.intent if one.entry else None
+    if intent and intent.asked is None:  # else it was taken, and may end yet
+        crew.edit("", without_end(one.machine, intent.token))
 
 
-def _take_place(crew: Crew, one: MachineFacts) -> None:
+def _take_place(crew: Crew, one: MachineFacts, token: str) -> None:
     now = crew.now()
 
     def change(old: Book) -> Book:
         allowed = guards.caps(one, old, gather.of(crew, ()), crew.policy, now)
         if not allowed.passed:
             raise Lost(f"the caps are used up meanwhile: {allowed.says}")
-        ends = {**old.ends, one.machine: End(at=now, pool=one.pool)}
+        ends = {**old.ends, one.machine: End(at=now, pool=one.pool, token=token)}
         return msgspec.structs.replace(old, ends=ends)
 
     crew.edit("", change)
@@ -107,11 +112,12 @@ def _look_again(
     """The machine as it is now, and why it may not be asked any more; empty: it may."""
     one = step.facts
     assert one.view is not None
-    crew.read()
     try:
         node = crew.cluster.get_node(one.view.name)
     except errors.NotFound:
         return one, None, "its Node is gone"
+    # Last of all: what the node says is tested once more by the patch, a pause or a hold is not.
+    crew.read()
     view = mark.view(node, crew.policy)
     if view.provider_id != one.machine or view.uid != one.view.uid:
         return one, None, f"{view.name} is another machine by now ({view.provider_id or 'none'})"
@@ -133,7 +139,7 @@ def _look_again(
 
 def _way(
     crew: Crew, one: MachineFacts, node: types.Node, step: Step, token: str
-) -> tuple[terminate.Way, terminate.Machine, str]:
+) -> tuple[terminate.Way, str]:
     """Who is asked; and why nobody is, where it is not who was looked at."""
     subject = closer.subject(one, node, token)
     way = terminate.choose(subject, crew.policy.way_of(one.pool), crew.aws, crew.cluster)
@@ -141,7 +147,7 @@ def _way(
     why = "" if way.name == known else f"it is of {way.name} by now, and was of {known}"
     if step.rung == "reboot":
         way = terminate.to_reboot(subject, way, crew.aws)
-    return way, subject, why
+    return way, why
 
 
 def _write_down(
@@ -191,8 +197,8 @@ def _take_back(crew: Crew, one: MachineFacts, intended: Entry, before: Entry) ->
         return with_entry(book, one.machine, old)
 
     crew.edit(one.pool, change)
-    if intended.phase is Phase.ENDING:
-        crew.edit("", without_end(one.machine))
+    if intended.phase is Phase.ENDING and intended.intent:
+        crew.edit("", without_end(one.machine, intended.intent.token))
 
 
 def step_back(known: Entry | None, before: Entry) -> Entry:

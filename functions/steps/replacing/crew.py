@@ -1,6 +1,7 @@
 """One call of replace: its time, what is in force, the books, and its hands."""
 
 import functools
+import logging
 import random
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -10,6 +11,7 @@ import msgspec
 
 from functions.gateways.aws.client import Aws
 from functions.gateways.clock import Clock
+from functions.gateways.kubernetes import errors
 from functions.gateways.kubernetes.client import Cluster
 from functions.rules import replacing
 from functions.rules.policy import Policy
@@ -17,6 +19,8 @@ from functions.rules.replacing import book
 from functions.rules.replacing.book import Book, Entry
 from functions.steps import active
 from functions.steps.active import Active
+
+log = logging.getLogger(__name__)
 
 TRIES = 12
 """Lost races for one book in a row: cordon writes the same objects."""
@@ -106,8 +110,13 @@ class Crew:
             def change(old: Book, now: datetime = now) -> Book:
                 return replacing.attend(book.tidy(old, now), now)
 
-            if change(self.books[pool]) != self.books[pool]:
+            if change(self.books[pool]) == self.books[pool]:
+                continue
+            try:
                 self.edit(pool, change)
+            except (Lost, errors.ApiError) as problem:
+                # One pool's book is not the others': its guard of memory holds there.
+                log.warning("the book of pool %s was not written: %s", pool or "(cluster)", problem)
 
     @functools.cached_property
     def fleet(self) -> list[tuple[str, str, str]]:
@@ -123,10 +132,14 @@ class Crew:
         return secrets.token_hex(8)
 
 
-def without_end(machine: str) -> Callable[[Book], Book]:
-    """The change of the cluster's book that gives a place under the caps back."""
+def without_end(machine: str, token: str) -> Callable[[Book], Book]:
+    """The change of the cluster's book that gives a place under the caps back, if it still is that
+    call's: another one may have taken it over to end the machine after all."""
 
     def change(old: Book) -> Book:
+        found = old.ends.get(machine)
+        if found is None or found.token != token:
+            return old
         ends = {m: end for m, end in old.ends.items() if m != machine}
         return msgspec.structs.replace(old, ends=ends)
 

@@ -80,8 +80,7 @@ def announce(crew: Crew, node: types.Node, entry: Entry) -> None:
     wanted = of(crew, node.provider_id, entry)
     assert wanted is not None
     assert entry.phase in (Phase.ENDING, Phase.REBOOTING)
-    incidents = "/metadata/annotations/" + _escape(keys.INCIDENTS)
-    opt_out = "/metadata/labels/" + _escape(keys.OPT_OUT)
+    stands_on = (keys.INCIDENTS, keys.DRAIN, keys.APPROVED)
     claim = "/metadata/annotations/" + _escape(keys.CORDONED_BY)
     crew.cluster.patch_node(
         node.name,
@@ -89,9 +88,13 @@ def announce(crew: Crew, node: types.Node, entry: Entry) -> None:
             *_tests(node),
             _test("/spec/providerID", node.provider_id),
             _test("/spec/unschedulable", True),
-            _test(incidents, node.metadata.annotation(keys.INCIDENTS)),
+            *(
+                _test("/metadata/annotations/" + _escape(key), node.metadata.annotation(key))
+                for key in stands_on
+            ),
             _test(claim, None),
-            _test(opt_out, (node.metadata.labels or {}).get(keys.OPT_OUT)),
+            # All of them: its pool, the opt-out, who else acts on it, whether it is reserved.
+            _test("/metadata/labels", node.metadata.labels),
             *_put(node, msgspec.json.encode(wanted).decode()),
         ],
     )

@@ -1,0 +1,188 @@
+"""What people say, other instances and broken books, in the last moments before the cloud is asked,
+against the embedded cluster."""
+
+import json
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any
+
+import msgspec
+import pytest
+
+from functions.rules import hold, keys
+from functions.rules.replacing.book import End, Phase
+from functions.steps import active
+from functions.steps.replacing.crew import without_end
+from tests.support.ending_world import MINUTE, NAMESPACE, EndingWorld, Mortal
+from tests.support.sick import book as a_book
+
+
+@pytest.fixture
+def world() -> EndingWorld:
+    made = EndingWorld()
+    made.minutes(14)
+    assert made.cloud.asked == []
+    return made
+
+
+def pause(world: EndingWorld) -> None:
+    text = '{"until": "2027-01-01T00:00:00Z", "reason": "x"}'
+    world.config_map(active.PAUSE_NAME, "pause", {"cluster": text})
+
+
+def hold_it(world: EndingWorld) -> None:
+    machine = world.machine()
+    until = world.clock.now() + timedelta(days=9)
+    made = hold.Hold(machine=machine, node="n0", until=until, reason="mine")
+    text = msgspec.json.encode(made).decode()
+    world.config_map(active.HOLD_NAME, "hold", {hold.key(machine): text})
+
+
+class Watching(Mortal):
+    """Something happens just before the last request of one kind that comes before the end."""
+
+    def __init__(self, world: EndingWorld, name: str, act: Callable[[], Any]) -> None:
+        super().__init__(world, 0, after=False)
+        self._name, self._act, self._armed = name, act, False
+
+    def _pass(self, name: str, act: Callable[[], Any]) -> Any:
+        if name.startswith("PATCH") and "configmaps/groundcrew-ledger-gpu" in name:
+            self._armed = True  # the intent: from here on it is the last moment
+        if self._armed and name == self._name:
+            self._armed = False
+            self._act()
+        return super()._pass(name, act)
+
+
+@pytest.mark.parametrize("said", [pause, hold_it])
+@pytest.mark.parametrize("moment", ["scaling_instances", "GET /api/v1/nodes/n0"])
+def test_a_word_that_comes_while_the_cloud_or_the_node_is_read_is_heard(
+    world: EndingWorld, moment: str, said: Callable[[EndingWorld], None]
+) -> None:
+    for _ in range(6):
+        world.wait(MINUTE)
+        watching = Watching(world, moment, lambda: said(world))
+        world.call(watching, aws=watching)
+    assert world.cloud.asked == []
+    assert world.book("").ends == {}
+
+
+@pytest.mark.parametrize(
+    ("kind", "key", "value"),
+    [
+        ("labels", "groundcrew.dev/pool", "research"),
+        ("labels", "dgxc.nvidia.com/nvsentinel-state", "draining"),
+        ("labels", "eks.amazonaws.com/capacityType", "CAPACITY_BLOCK"),
+        ("annotations", keys.DRAIN, "{}"),
+    ],
+)
+def test_what_changes_on_the_node_before_the_last_test_stops_it(
+    world: EndingWorld, kind: str, key: str, value: str
+) -> None:
+    def change(_: object) -> None:
+        found = world.node()
+        found["metadata"][kind][key] = value
+        world.server.apply(found)
+
+    world.server.faults.before("patch", "/nodes/n0", change)
+    world.minutes(3)
+    assert world.cloud.asked == []
+
+
+def test_a_place_under_the_caps_is_given_back_by_whoever_took_it_alone() -> None:
+    """One call takes its intent back, and sleeps; another has taken the machine over meanwhile."""
+    mine = a_book(ends={"m": End(at=a_book().began, token="mine")})  # type: ignore[arg-type]
+    assert without_end("m", "mine")(mine).ends == {}
+    assert without_end("m", "theirs")(mine) is mine
+
+
+def test_one_that_takes_its_intent_back_late_leaves_the_place_of_the_next(
+    world: EndingWorld,
+) -> None:
+    """It is stopped by an uncordon that is undone at once; before it gives its place back another
+    instance ends the machine."""
+    counted: list[int] = []
+
+    class Sleepy(Mortal):
+        taking_back = False
+        slept = False
+
+        def _pass(self, name: str, act: Callable[[], Any]) -> Any:
+            if name == "PATCH /api/v1/nodes/n0" and not self.taking_back and not self.slept:
+                self.taking_back = True
+                found = world.node()
+                found["spec"]["unschedulable"] = False
+                world.server.apply(found)
+            elif (
+                self.taking_back
+                and not self.slept
+                and name.startswith("PATCH")
+                and name.endswith("configmaps/groundcrew-ledger")
+            ):
+                self.slept = True
+                found = world.node()
+                found["spec"]["unschedulable"] = True
+                world.server.apply(found)
+                world.call()
+                counted.append(len(world.book("").ends))
+            return super()._pass(name, act)
+
+    for _ in range(4):
+        world.wait(MINUTE)
+        sleepy = Sleepy(world, 0, after=False)
+        world.call(sleepy, aws=sleepy)
+        if sleepy.slept:
+            break
+    assert len(world.cloud.ended) == 1
+    assert counted == [1]
+    assert len(world.book("").ends) == 1
+
+
+def test_what_a_person_withdraws_after_the_cloud_has_taken_it_counts_all_the_same(
+    world: EndingWorld,
+) -> None:
+    world.minutes(1)
+    for _ in range(5):
+        if world.cloud.ended:
+            break
+        world.minutes(1)
+    instance = world.machine().rpartition("/")[2]
+    world.cloud._states[instance] = "running"  # the cloud says so for long
+    world.cloud._due.clear()
+    hold_it(world)
+    world.minutes(40)
+    assert world.entry().phase is Phase.SICK
+    assert list(world.book("").ends) == [world.machine()]
+
+
+def test_a_book_that_cannot_be_written_keeps_no_other_pool_waiting(world: EndingWorld) -> None:
+    """Say, too large for the API server, or taken away in that moment."""
+    world.config_map(active.ledger_name("a100"), "ledger", {"pool": "a100"})
+    name = active.ledger_name("a100")
+
+    def gone(_: object) -> None:
+        world.server.delete("configmaps", NAMESPACE, name)
+
+    world.server.faults.before("patch", f"/configmaps/{name}", gone)
+    world.wait(MINUTE)
+    world.call()
+    world.minutes(6)
+    assert len(world.cloud.ended) == 1
+
+
+@pytest.mark.parametrize("broken", ["{garbage", None])
+def test_a_sick_machine_of_a_pool_without_a_book_is_said_and_not_called_well(broken: Any) -> None:
+    world = EndingWorld()
+    name = active.ledger_name("gpu")
+    found = world.server.get("configmaps", NAMESPACE, name)
+    assert found is not None
+    if broken is None:
+        world.server.delete("configmaps", NAMESPACE, name)
+    else:
+        world.config_map(name, "ledger", {**found["data"], "replacements": broken})
+    outcome = world.call()
+    assert not outcome.declined
+    said = [d for d in outcome.decisions if d.node == "n0"]
+    assert [d.blocked_by for d in said] == [("memory",)]
+    assert "gpu" in said[0].reason
+    assert json.dumps(world.cloud.asked) == "[]"
