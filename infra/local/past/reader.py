@@ -1,5 +1,6 @@
 """Recorded events, read once for all worlds in which they are to happen again."""
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -21,6 +22,11 @@ _NODE_CHANGE = "dev.knative.apiserver.resource."
 _SAYS_AGAIN = (f"{_NODE_CHANGE}update", f"{_NODE_CHANGE}add")
 _TAKEN = ("dev.groundcrew.alertmanager", "dev.groundcrew.from.")
 """Types of ours that are what a source said. All others are answers of our functions."""
+
+REMEMBERED = 10_000
+"""Deleted nodes whose late words are known as such; a fleet may grow and shrink all day."""
+_NUMBER = re.compile("[1-9][0-9]{0,38}").fullmatch
+"""A version that is a number: of 128 bits at most."""
 
 
 class NodeChange(NamedTuple):
@@ -64,6 +70,8 @@ class Reader:
     """By name, as it was last."""
     _cordoned: set[str] = field(default_factory=set)
     """Nodes that are cordoned by others."""
+    _gone: dict[str, None] = field(default_factory=dict)
+    """UIDs of Node objects that are no more, the last `REMEMBERED` of them."""
 
     def start(self, node: Mapping[str, Any]) -> dict[str, Any]:
         """A Node of the starting point, without our marks."""
@@ -96,7 +104,10 @@ class Reader:
             seen = _DECODER.decode(event.data)
         except msgspec.DecodeError:
             return None
-        if seen == self._nodes.get(seen.metadata.name) and not _is_marked(seen):
+        before = self._nodes.get(seen.metadata.name)
+        if before and _is_same(seen, before) and not _is_marked(seen):
+            if not _is_older(seen, before):
+                self._nodes[seen.metadata.name] = seen
             return Heard(at, (event,))
         return None
 
@@ -125,30 +136,44 @@ class Reader:
         name = seen.metadata.name
         before = self._nodes.get(name)
         if event.type.endswith(".delete"):
+            self._forget(seen.metadata.uid)
             if before is None or before.metadata.uid != seen.metadata.uid:
                 return found
             del self._nodes[name]
             self._cordoned.discard(name)
             gone = NodeChange(name, None, False, False, None)
             return found._replace(changes=(*found.changes, gone))
-        if seen == before:
+        is_late = seen.metadata.uid in self._gone or (before and _is_older(seen, before))
+        if is_late or (before and _is_same(seen, before)):
+            if not is_late:
+                self._nodes[name] = seen
             if _is_marked(seen):
                 return found._replace(again=(*found.again, name))
             return found._replace(events=(*found.events, event))
         self._nodes[name] = seen
         is_new = before is None or before.metadata.uid != seen.metadata.uid
         machines = (before.spec.provider_id if before else None, seen.spec.provider_id)
+        if before and is_new:
+            self._forget(before.metadata.uid)
         was = name in self._cordoned and not is_new
         now = _by_others(seen, before=was)
+        turned = now != was or (before and not is_new and _is_taken_back(seen, before))
         (self._cordoned.add if now else self._cordoned.discard)(name)
         change = NodeChange(
             name=name,
             node=unmarked(msgspec.json.decode(event.data), cordoned=now),
             is_new=is_new,
             is_other_machine=all(machines) and machines[0] != machines[1],
-            cordoned=None if now == was else now,
+            cordoned=now if turned else None,
         )
         return found._replace(changes=(*found.changes, change))
+
+    def _forget(self, uid: str) -> None:
+        """What is said of that object from now on is late."""
+        if uid:
+            self._gone[uid] = None
+            if len(self._gone) > REMEMBERED:
+                del self._gone[next(iter(self._gone))]
 
 
 def unmarked(node: Mapping[str, Any], *, cordoned: bool) -> dict[str, Any]:
@@ -177,11 +202,52 @@ def _by_others(node: "_Node", *, before: bool) -> bool:
     return record.cordon.theirs if record and record.cordon else before
 
 
+def _is_taken_back(node: "_Node", before: "_Node") -> bool:
+    """Whether somebody has just uncordoned what we had cordoned. Who takes his own cordon off
+    takes its mark off with it; here it still stands, or what it was for is dismissed already."""
+    if node.spec.unschedulable or not before.spec.unschedulable:
+        return False
+    record = _record((node.metadata.annotations or {}).get(keys.INCIDENTS))
+    if record is None:
+        return False
+    if record.cordon is not None:
+        return not record.cordon.theirs
+    old = _record((before.metadata.annotations or {}).get(keys.INCIDENTS))
+    return bool(_dismissed(record) - (_dismissed(old) if old else set()))
+
+
+def _dismissed(record: incidents.Record) -> set[tuple[str, datetime]]:
+    return {(i.key, i.first) for i in record.incidents if i.state is incidents.State.DISMISSED}
+
+
 def _record(text: str | None) -> incidents.Record | None:
     try:
         return incidents.decode(text) if text else None
     except incidents.Unreadable:
         return None
+
+
+def _is_same(node: "_Node", before: "_Node") -> bool:
+    """Whether it says what it said before. The version of an object grows with each heartbeat."""
+    one, other = node.metadata, before.metadata
+    return (
+        (one.uid, one.labels, one.annotations) == (other.uid, other.labels, other.annotations)
+        and node.spec == before.spec
+        and node.status == before.status
+    )
+
+
+def _is_older(node: "_Node", before: "_Node") -> bool:
+    """Whether ``node`` comes late: the same object has been seen as it was after that.
+
+    Versions are compared as numbers, as the API allows of one resource where both are decimal
+    (KEP-5504; Kubernetes 1.35 promises it, and earlier API servers did it). Any other version
+    means nothing to us, and what comes last is the newest then.
+    """
+    one, other = node.metadata, before.metadata
+    if one.uid != other.uid or not (_NUMBER(one.version) and _NUMBER(other.version)):
+        return False
+    return int(one.version) < int(other.version)
 
 
 def _is_marked(node: "_Node") -> bool:
@@ -192,6 +258,7 @@ def _is_marked(node: "_Node") -> bool:
 class _Meta(msgspec.Struct, frozen=True):
     name: str
     uid: str = ""
+    version: str = msgspec.field(default="", name="resourceVersion")
     labels: dict[str, str] | None = None
     annotations: dict[str, str] | None = None
 
@@ -230,7 +297,7 @@ class _Status(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class _Node(msgspec.Struct, frozen=True):
-    """What makes one word of a Node another than the one before."""
+    """What makes one word of a Node another than the one before, and its version."""
 
     metadata: _Meta
     spec: _Spec = _Spec()

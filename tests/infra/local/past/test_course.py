@@ -122,6 +122,40 @@ def test_a_person_who_uncordons_what_others_cordoned_does_so_again() -> None:
     assert not past.node("gpu-03")["spec"].get("unschedulable")
 
 
+def test_a_person_who_uncordons_what_we_cordoned_dismisses_it_in_each_world() -> None:
+    strict, lax = Past(), Past(text='version: 1\nshadow: [{check: "*"}]')
+    ours = {"v": 1, "cordon": {"at": START.isoformat()}}
+    by_us = marked(node("gpu-03", DOUBLE_BIT_ERROR), "evict", ours)
+    by_them = marked(node("gpu-03", DOUBLE_BIT_ERROR), "evict", ours)
+    by_them["spec"].pop("unschedulable")
+    for past in (strict, lax):
+        past.hear(told(60, node("gpu-03", DOUBLE_BIT_ERROR)), told(61, by_us), told(120, by_them))
+        past.until(minutes=30)
+        assert not past.node("gpu-03")["spec"].get("unschedulable")
+    assert strict.seen.acted() == [
+        ("08:01:00", "cordon", "gpu-03"),
+        ("08:02:00", "dismiss", "gpu-03"),
+    ]
+    assert lax.seen.acted() == []
+
+
+def test_a_person_who_cordons_where_we_did_too_keeps_it_when_we_release() -> None:
+    past = Past()
+    past.hear(told(60, node("gpu-03", NVLINK_ERROR)))
+    theirs = node("gpu-05")
+    theirs["spec"]["unschedulable"] = True
+    past.hear(told(90, theirs))
+    sick = node("gpu-05", NVLINK_ERROR)
+    sick["spec"]["unschedulable"] = True
+    well = node("gpu-05")
+    well["spec"]["unschedulable"] = True
+    well["status"]["nodeInfo"]["bootID"] = "boot-anew"
+    past.hear(told(120, sick), told(180, well))
+    past.until(hours=1)
+    assert past.node("gpu-05")["spec"]["unschedulable"] is True
+    assert past.node("gpu-05")["metadata"]["labels"]["groundcrew.dev/state"] == "released"
+
+
 def test_an_evicted_pod_comes_back_although_its_controller_was_not_recorded() -> None:
     past = Past(*[node(name) for name in NODES], *pods(19))
     past.hear(told(60, node("gpu-03", DOUBLE_BIT_ERROR)))
