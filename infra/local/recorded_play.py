@@ -25,7 +25,7 @@ from infra.local.clock import PING
 from infra.local.cluster.objects import Object, labels_of
 from infra.local.expectations import Judge
 from infra.local.gate import Eviction
-from infra.local.history import History, HistoryError
+from infra.local.history import History
 from infra.local.past import filling
 from infra.local.past.course import Course
 from infra.local.past.reader import Reader
@@ -36,10 +36,6 @@ from infra.local.world import Change
 
 AFTERMATH = timedelta(hours=1)
 """How long it goes on after the last event, so that what was begun comes to something."""
-NO_STARTING_POINT = (
-    "no starting point was recorded, so there are only the nodes that spoke within the first "
-    f"{filling.FIRST_LOOK.total_seconds() / 60:.0f} minutes, and no pods: see record --from-cluster"
-)
 _OUT = ("cordon", "evict")
 _REFUSED = re.compile(r": 4(00|04|13|15): ")
 
@@ -60,14 +56,8 @@ def load(path: Path) -> tuple[Recorded, History, Reader]:
     """The history at ``path`` and its beginning. Raises `history.HistoryError`."""
     history, reader = History.open(path), Reader()
     everything = list(history.objects())
-    items = filling.starting_point(everything, reader)
-    notes: tuple[str, ...] = ()
-    if not any(item["kind"] == "Node" for item in items):
-        items += filling.first_nodes(history, reader)
-        notes = (NO_STARTING_POINT,)
+    items, notes = filling.beginning(history, everything, reader)
     text = _policy(everything)
-    if not any(item["kind"] == "Node" for item in items):
-        raise HistoryError(path, f"not one node is known: {NO_STARTING_POINT}")
     pools = _pools(items, policies.parse(text) if text else policies.default())
     sizes = Counter(pools.values())
     by_name = {name: Pool(count=sizes[name], instance_type="") for name in sorted(sizes)}

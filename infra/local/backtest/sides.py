@@ -82,14 +82,8 @@ def play_history(history: History, choices: Sequence[Choice], progress: Progress
     """Raises `infra.local.history.HistoryError`."""
     name, start = history.path.name, history.start
     reader = Reader()
-    items = filling.starting_point(history.objects(), reader)
-    done = Played(name, "recorded", start, start, [])
-    if not any(item["kind"] == "Node" for item in items):
-        items += filling.first_nodes(history, reader)
-        done.notes.append(
-            "no starting point was recorded: nodes are those that spoke within the first "
-            f"{filling.FIRST_LOOK.total_seconds() / 60:.0f} minutes, and there are no pods"
-        )
+    items, notes = filling.beginning(history, history.objects(), reader)
+    done = Played(name, "recorded", start, start, [], notes=list(notes))
     done.books = [_book(start, choice, choices) for choice in choices]
     courses = [
         Course(choice.policy, start, items, book)

@@ -16,17 +16,37 @@ from functions.rules import keys
 from infra.local.cluster import EmbeddedCluster
 from infra.local.cluster.objects import FINISHED, Object, controller_of, labels_of, phase_of
 from infra.local.cluster.resources import BY_KIND
-from infra.local.history import History
+from infra.local.history import History, HistoryError
 from infra.local.past.reader import Reader
 
 FIRST_LOOK = timedelta(minutes=11)
 """Heartbeats come every five minutes at the latest."""
+NO_STARTING_POINT = (
+    "no starting point was recorded, so there are only the nodes that spoke within the first "
+    f"{FIRST_LOOK.total_seconds() / 60:.0f} minutes, and no pods: see record --from-cluster"
+)
 _MADE_AGAIN = ("ReplicaSet", "StatefulSet", "Job")
 _ORDER = ("Namespace", "Node", "PodDisruptionBudget")
 """Before all others, in this order; pods come last."""
 _BUSY = ("disruption", "workloads", "scheduler", "node-lifecycle")
 _OF_THE_POD = ("nodeName", "hostname", "ephemeralContainers")
 """Of a pod's spec what is no part of its controller's template."""
+
+
+def beginning(
+    history: History, objects: Iterable[Mapping[str, Any]], reader: Reader
+) -> tuple[list[Object], tuple[str, ...]]:
+    """What to fill worlds with before the first event of ``history``, whose starting point is
+    ``objects``, and what a reader of the outcome is to know of that, a sentence each. ``reader``
+    learns the nodes. Raises `HistoryError` where not one node is known."""
+    items = starting_point(objects, reader)
+    notes: tuple[str, ...] = ()
+    if not _has_nodes(items):
+        items += _first_nodes(history, reader)
+        notes = (NO_STARTING_POINT,)
+    if not _has_nodes(items):
+        raise HistoryError(history.path, f"not one node is known: {NO_STARTING_POINT}")
+    return items, notes
 
 
 def starting_point(objects: Iterable[Mapping[str, Any]], reader: Reader) -> list[Object]:
@@ -52,7 +72,11 @@ def starting_point(objects: Iterable[Mapping[str, Any]], reader: Reader) -> list
     return [*kept, *pods]
 
 
-def first_nodes(history: History, reader: Reader) -> list[Object]:
+def _has_nodes(items: Iterable[Object]) -> bool:
+    return any(item["kind"] == "Node" for item in items)
+
+
+def _first_nodes(history: History, reader: Reader) -> list[Object]:
     """Where no starting point was recorded: each node as it first speaks within `FIRST_LOOK`."""
     listener = Reader()
     found: dict[str, Mapping[str, Any]] = {}

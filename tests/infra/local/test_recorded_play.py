@@ -92,7 +92,7 @@ def test_what_was_recorded_leads_to_the_same_decisions(name: str, tmp_path: Path
 
 TOLD_OTHERWISE = {
     "a-bad-week": {
-        "a100-05 drain": "its owner lowered a disruption budget: only Nodes and Events are recorded",
+        "a100-05 drain": "its owner lowered a budget, and only Nodes and Events are recorded",
     },
     "human-races-us": {
         "h100-03 cordon": "she was faster than the call that read the node; in a play nobody is",
