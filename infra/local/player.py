@@ -17,13 +17,13 @@ from events.cloudevent import CloudEvent
 from events.errors import EventError
 from events.sources.autoscaling import TERMINATION, TO_WARM_POOL, lifecycle_of
 from functions.edge.context import Outcome
-from functions.rules import keys
 from functions.rules.decision import Action, Decision
 from infra.local import telling
 from infra.local.clock import PING, Tick
 from infra.local.cloud import SimulatedAws
 from infra.local.expectations import Judge
 from infra.local.gate import Eviction
+from infra.local.out_of_service import OutOfService
 from infra.local.outside import Habits, Outside, embedded_habits
 from infra.local.scenario import Expect, Scenario, Step, Timed
 from infra.local.scenario_file import moment, pick
@@ -75,7 +75,9 @@ class Counts:
     violations: list[str] = field(default_factory=list)
     """Disruption budgets that an eviction of ours broke."""
     most_out: dict[str, int] = field(default_factory=dict)
-    """By pool, and ``all``: the most nodes that were out of service for us at once."""
+    """By pool, and ``all``: the most nodes that the functions had taken out at once."""
+    most_out_by: dict[str, int] = field(default_factory=dict)
+    """By who took them out (`out_of_service.By`): the most nodes at once."""
     slowest: tuple[timedelta, str] = (timedelta(0), "")
     """From a fault to our first decision about it, and the node."""
     failures: int = 0
@@ -143,8 +145,7 @@ class _Play:
         self.late: list[_Late] = []
         self.opens_at: datetime | None = None
         self.faults: dict[str, datetime] = {}
-        self.out: dict[str, str] = {}
-        """Node -> pool, of those that are out of service for us."""
+        self.out = OutOfService(lambda node: node.name.rpartition("-")[0])
 
     # the whole
 
@@ -208,6 +209,8 @@ class _Play:
             self._act(step)
             self.stage.settle()
             changes = self.world.changes()
+            for change in changes:
+                self.changed(change)
             if not step.lost:
                 told = [telling.of_change(c, self.clock.now()) for c in changes] * step.times
                 self._publish_or_keep(step, told)
@@ -349,7 +352,7 @@ class _Play:
 
     def changed(self, change: Change) -> None:
         self.witness.changed(self.clock.now(), change)
-        self._count_out(change)
+        self.out.changed(change)
 
     def evicted(self, eviction: Eviction) -> None:
         self.witness.evicted(eviction)
@@ -388,23 +391,9 @@ class _Play:
         elif outcome.declined:
             counts.declined += 1
 
-    def _count_out(self, change: Change) -> None:
-        if change.kind != "Node":
-            return
-        node = msgspec.json.decode(change.body)
-        name, labels = node["metadata"]["name"], node["metadata"].get("labels") or {}
-        ours = labels.get(keys.STATE) in ("cordon", "evict") and change.verb != "delete"
-        if not ours:
-            self.out.pop(name, None)
-            return
-        self.out[name] = name.rpartition("-")[0]
-        most = self.played.counts.most_out
-        for pool in ("all", self.out[name]):
-            now_out = sum(pool in ("all", other) for other in self.out.values())
-            most[pool] = max(most.get(pool, 0), now_out)
-
     def check(self, expectations: Iterable[tuple[Expect, int]]) -> None:
         counts = self.played.counts
+        counts.most_out, counts.most_out_by = self.out.most, self.out.most_by
         counts.evictions = sum(not eviction.deleted for eviction in self.stage.gate.evictions)
         counts.ended = len(self.cloud.ended)
         counts.deletions = len(self.stage.gate.evictions) - counts.evictions

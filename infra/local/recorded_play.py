@@ -11,12 +11,8 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-import msgspec
-
 from events.cloudevent import CloudEvent
 from functions.edge.context import Outcome
-from functions.gateways.kubernetes import types
-from functions.rules import keys
 from functions.rules import policy as policies
 from functions.rules.decision import Action, Decision
 from functions.rules.policy import Policy
@@ -26,6 +22,7 @@ from infra.local.cluster.objects import Object, labels_of
 from infra.local.expectations import Judge
 from infra.local.gate import Eviction
 from infra.local.history import History
+from infra.local.out_of_service import OutOfService
 from infra.local.past import filling
 from infra.local.past.course import Course
 from infra.local.past.reader import Reader
@@ -36,7 +33,6 @@ from infra.local.world import Change
 
 AFTERMATH = timedelta(hours=1)
 """How long it goes on after the last event, so that what was begun comes to something."""
-_OUT = ("cordon", "evict")
 _REFUSED = re.compile(r": 4(00|04|13|15): ")
 
 
@@ -149,11 +145,9 @@ class _Witness:
         self, scenario: Recorded, policy: Policy, on_entry: Callable[[Entry], None]
     ) -> None:
         self.played = Played(scenario, [], Counts())
-        self._policy = policy
         self._on_entry = on_entry
         self._woken_by = ""
-        self._out: dict[str, str] = {}
-        """Node -> pool, of those that are out of service for us."""
+        self._out = OutOfService(lambda node: policy.pool_of(node.metadata.labels))
 
     def note(self, entry: Entry) -> None:
         if entry.at >= self.played.scenario.start:
@@ -183,17 +177,7 @@ class _Witness:
         actions[decision.action] = actions.get(decision.action, 0) + 1
 
     def changed(self, at: datetime, change: Change) -> None:
-        if change.kind != "Node":
-            return
-        meta = msgspec.json.decode(change.body, type=types.Node).metadata
-        self._out.pop(meta.name, None)
-        if change.verb == "delete" or meta.label(keys.STATE) not in _OUT:
-            return
-        pool = self._out[meta.name] = self._policy.pool_of(meta.labels)
-        most = self.played.counts.most_out
-        for one in ("all", pool):
-            now_out = sum(one in ("all", other) for other in self._out.values())
-            most[one] = max(most.get(one, 0), now_out)
+        self._out.changed(change)
 
     def evicted(self, eviction: Eviction) -> None:
         if eviction.deleted:
@@ -205,6 +189,7 @@ class _Witness:
         counts = self.played.counts
         counts.seconds = seconds
         counts.failures = course.failures
+        counts.most_out, counts.most_out_by = self._out.most, self._out.most_by
         counts.violations = course.violations
         counts.ticks = course.ticks(self.played.scenario.start)
         self.played.final = course.judge(self.played).final()

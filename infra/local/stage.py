@@ -113,8 +113,11 @@ class Stage:
     def deliver(self, changes: Iterable[Change]) -> None:
         """Tell of ``changes``, of what comes of that, and so on until nothing comes any more.
         While nobody reaches the API server nobody is told, then or later."""
+        changes = list(changes)
         for change in changes:
+            # Before what comes of the first is done: or news of it would be told before the second.
             self._listener.changed(change)
+        for change in changes:
             if not self.gate.is_closed:
                 self.publish(telling.of_change(change, self.clock.now()))
 

@@ -5,7 +5,8 @@ from typing import Any
 
 from functions.rules import policy as policies
 from functions.rules.decision import Action
-from infra.local.player import Played
+from infra.local.out_of_service import By
+from infra.local.player import Counts, Played
 from infra.local.timeline import Checked, Did
 
 
@@ -61,7 +62,7 @@ def rows_of(played: Played) -> list[tuple[str, str]]:
         ),
         (
             "out of service",
-            f"at most {out} of {nodes} at once (the budget is {budget})",
+            f"at most {out} of {nodes} at once (the budget is {budget}){_by_whom(counts)}",
         ),
         ("pods", _pods(played)),
     ]
@@ -97,10 +98,20 @@ def as_json(played: Played) -> dict[str, Any]:
         "evictions": counts.evictions,
         "deletions": counts.deletions,
         "most_out": dict(sorted(counts.most_out.items())),
+        "most_out_by": dict(sorted(counts.most_out_by.items())),
         "slowest_seconds": counts.slowest[0].total_seconds(),
         "simulated_seconds": (played.scenario.end - played.scenario.start).total_seconds(),
         "nodes": dict(sorted(played.final.items())),
     }
+
+
+def _by_whom(counts: Counts) -> str:
+    text = ""
+    if cloud := counts.most_out_by.get(By.CLOUD):
+        text += f"; of those at most {cloud} that the cloud took anyway"
+    if others := counts.most_out_by.get(By.OTHERS):
+        text += f"; at most {others} cordoned by others"
+    return text
 
 
 def _moments(played: Played, action: Action) -> set[tuple[datetime, str]]:

@@ -39,6 +39,9 @@ class Outage:
     since: datetime
     severity: str
     """``cordon`` or ``evict``, the worst that it came to."""
+    theirs: bool = False
+    """Somebody else had cordoned it: what is wrong with it is ours to say, and (by severity evict)
+    to empty it for, but no policy took it out."""
     until: datetime | None = None
     """None: it still was when the history ended."""
     ended: str = ""
@@ -91,7 +94,7 @@ class Book:
     """By node, incident and category: the first of each."""
     actions: Counter[str] = field(default_factory=Counter)
     most_out: Counter[str] = field(default_factory=Counter)
-    """By pool, and `ALL`: the most nodes that were out at once."""
+    """By pool, and `ALL`: the most nodes that we had taken out at once."""
     sizes: Counter[str] = field(default_factory=Counter)
     """By pool, and `ALL`: how many nodes there are."""
     pods_evicted: int = 0
@@ -116,11 +119,10 @@ class Book:
         if action is Action.OPEN and incident:
             self._noted[node, incident] = _Noted(at, decision.severity)
         elif action in _ACTS:
-            self._taken_out(node, at, decision)
+            self._taken_out(node, at, decision, theirs=action is Action.RAISE)
         elif action is Action.HOLD and decision.blocked_by:
             if decision.blocked_by[0].startswith(_THEIRS):
-                # The node is marked and takes no work all the same.
-                self._taken_out(node, at, decision)
+                self._taken_out(node, at, decision, theirs=True)
             else:
                 self._held(at, decision)
         elif action in (Action.CLOSE, Action.DISMISS) and (
@@ -159,7 +161,7 @@ class Book:
         state = labels.get(keys.STATE, "")
         out = self._now_out.get(name)
         if state in _OUT:
-            out = out or self._out(name, at, state)
+            out = out or self._out(name, at, state, theirs=False)
             if not out.is_seen:
                 self._explain(out, (found.metadata.annotations or {}).get(keys.INCIDENTS))
         elif out and out.is_seen:
@@ -178,14 +180,19 @@ class Book:
     # what it says
 
     @property
+    def taken_out(self) -> list[Outage]:
+        """Those that are not `Outage.theirs`."""
+        return [one for one in self.outages if not one.theirs]
+
+    @property
     def nodes_out(self) -> set[str]:
-        return {one.node for one in self.outages}
+        return {one.node for one in self.taken_out}
 
     def hours(self) -> dict[str, float]:
         """Node-hours out of service, by pool and `ALL`."""
         assert self.end is not None, "the book is still open"
         found: dict[str, float] = dict.fromkeys((*sorted(self.sizes.keys() - {ALL}), ALL), 0.0)
-        for one in self.outages:
+        for one in self.taken_out:
             for pool in (one.pool, ALL):
                 found[pool] = found.get(pool, 0.0) + one.hours(self.end)
         return found
@@ -234,17 +241,18 @@ class Book:
             )
             self.holds[key] = said
 
-    def _taken_out(self, name: str, at: datetime, decision: Decision) -> None:
+    def _taken_out(self, name: str, at: datetime, decision: Decision, *, theirs: bool) -> None:
+        """``theirs``: if it was not out already."""
         out = self._now_out.get(name)
         if out is None and name in self._nodes:
-            out = self._out(name, at, decision.severity)
+            out = self._out(name, at, decision.severity, theirs=theirs)
             out.incident, out.reason = decision.incident, decision.reason
             if noted := self._noted.get((name, decision.incident)):
                 out.opened = noted.opened
         elif out is not None and Severity(decision.severity) > Severity(out.severity):
             out.severity = decision.severity
 
-    def _out(self, name: str, at: datetime, state: str) -> Outage:
+    def _out(self, name: str, at: datetime, state: str, *, theirs: bool) -> Outage:
         pool, machine = self._nodes[name]
         at = max(at, self.start)
         made = Outage(
@@ -257,11 +265,12 @@ class Book:
             opened=at,
             since=at,
             severity=state,
+            theirs=theirs,
         )
         self.outages.append(made)
         self._now_out[name] = made
         for where in (pool, ALL):
-            now = sum(where in (ALL, one.pool) for one in self._now_out.values())
+            now = sum(where in (ALL, one.pool) and not one.theirs for one in self._now_out.values())
             self.most_out[where] = max(self.most_out[where], now)
         return made
 

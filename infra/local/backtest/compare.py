@@ -56,6 +56,8 @@ def compare(
     found: list[Difference] = []
     same = 0
     for left, right in _pairs(one.outages, other.outages, tolerance):
+        if all(out is None or out.theirs for out in (left, right)) and not (left and right):
+            continue  # one policy marked what others had cordoned, the other left it alone
         kinds = _kinds(left, right, tolerance)
         if not kinds:
             same += 1

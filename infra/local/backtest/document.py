@@ -149,7 +149,7 @@ def _totals(books: Sequence[Book]) -> Totals:
         held.update(book.held())
         for pool, count in book.most_out.items():
             most[pool] = max(most.get(pool, 0), count)
-    outages = [out for book in books for out in book.outages]
+    outages = [out for book in books for out in book.taken_out]
     faults = [out for out in outages if out.kind == "fault"]
     took = [(out.since - out.opened).total_seconds() for out in faults]
     return Totals(

@@ -12,7 +12,7 @@ from infra.local import player, scenario_file, stage
 from infra.local.clock import Ticks
 from infra.local.player import Played
 from infra.local.scenario import Scenario
-from infra.local.summary import failures_of
+from infra.local.summary import failures_of, rows_of
 from infra.local.timeline import Checked, Did, Happened, Trouble
 from tests.support.worlds import play
 
@@ -143,6 +143,29 @@ def test_evictions_and_the_nodes_out_are_counted() -> None:
     counts = play(scenario("  - at: Mon 08:02\n" + DOUBLE_BIT_ERROR)).counts
     assert (counts.evictions, counts.deletions, counts.violations) == (1, 0, [])
     assert counts.most_out == {"all": 1, "gpu": 1}
+
+
+def test_what_the_steps_of_a_scenario_take_out_is_not_counted_as_ours() -> None:
+    steps = f"""\
+  - at: Mon 08:01
+    human: {{cordon: [gpu-01, gpu-02]}}
+  - at: Mon 08:02
+{DOUBLE_BIT_ERROR}
+  - at: Mon 08:05
+    gone: {{node: gpu-03}}
+  - at: Mon 08:06
+    condition: {{node: gpu-01, type: KernelDeadlock, status: "True", reason: DockerHung}}
+  - at: Mon 08:10
+    event: {{recorded: ec2_spot/terminate, node: gpu-06}}
+"""
+    played = play(scenario(steps))
+    assert played.counts.most_out == {"all": 1, "gpu": 1}
+    assert played.counts.most_out_by == {"us": 1, "cloud": 1, "others": 2}
+    (row,) = [text for title, text in rows_of(played) if title == "out of service"]
+    assert row == (
+        "at most 1 of 20 at once (the budget is 1); of those at most 1 that the cloud took anyway; "
+        "at most 2 cordoned by others"
+    )
 
 
 EXPECTED = [

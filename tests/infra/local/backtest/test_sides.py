@@ -6,13 +6,14 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+import pytest
 
 from functions.rules import policy
 from infra.local import scenario_file
 from infra.local.backtest import sides
 from infra.local.backtest.document import Document, as_json, document
 from infra.local.backtest.sides import Choice, Played
-from infra.local.history import Event, History
+from infra.local.history import Event, History, HistoryError
 from infra.local.scenario import Scenario
 from tests.support.histories import (
     DOUBLE_BIT_ERROR,
@@ -79,9 +80,9 @@ def test_without_breaker_and_budget_a_mad_monitor_takes_out_half_the_fleet() -> 
     # Shadow: what replace would do about the machines of the days before.
     assert default.held.keys() == {"breaker", "budget", "shadow"}
     assert loose.held.keys() <= {"shadow"}
-    # Five were out earlier in the week, a100-05 and h100-07 among them.
-    assert (default.nodes_out, loose.nodes_out) == (5 + 3, 5 + 24 - 2)
-    assert made.headline.startswith("loose would have taken out 27 nodes instead of 8, ")
+    # Four were out earlier in the week, a100-05 and h100-07 among them. (h100-20 was Alice's.)
+    assert (default.nodes_out, loose.nodes_out) == (4 + 3, 4 + 24 - 2)
+    assert made.headline.startswith("loose would have taken out 26 nodes instead of 7, ")
 
 
 def test_a_stricter_severity_empties_what_the_default_only_cordons() -> None:
@@ -90,6 +91,53 @@ def test_a_stricter_severity_empties_what_the_default_only_cordons() -> None:
     (difference,) = made.differences
     assert (difference.node, difference.kinds[0]) == ("h100-20", "severity")
     assert [side.severity for side in difference.sides] == ["cordon", "evict"]
+
+
+def test_what_others_had_cordoned_no_policy_took_out(tmp_path: Path) -> None:
+    well, sick = node("gpu-03"), node("gpu-03", NVLINK_ERROR)
+    for one in (well, sick):
+        one["spec"]["unschedulable"] = True
+    events = [told(60, well), told(120, sick), told(7320, node("gpu-05"))]
+    made = backtest(tmp_path, events, default=DEFAULT, strict=STRICT)
+    (difference,) = made.differences
+    assert (difference.node, difference.kinds[0]) == ("gpu-03", "severity")
+    for under in made.policies:
+        assert (under.totals.nodes_out, under.totals.outages) == (0, 0)
+        assert under.totals.node_hours == {"all": 0.0, "gpu": 0.0}
+        assert under.totals.most_out == {"all": 0, "gpu": 0}
+    assert made.headline.startswith("strict would have taken out as many nodes (0), ")
+
+
+def test_a_history_without_a_node_is_refused(tmp_path: Path) -> None:
+    events = [posted(2, "/from/eventbridge", "{")]
+    history = History.open(write(tmp_path / "bare", [], events))
+    with pytest.raises(HistoryError, match="not one node is known"):
+        sides.play_history(history, choices(mine=DEFAULT), lambda name, now, events: None)
+
+
+def test_a_node_that_a_scenario_takes_away_is_out_no_longer() -> None:
+    text = """\
+shows: a test
+start: 2026-03-02T08:00:00Z
+until: Mon 12:00
+cluster: {pools: {gpu: {count: 20, instance_type: p5.48xlarge}}}
+steps:
+  - at: Mon 09:00
+    condition: {node: gpu-03, type: KernelDeadlock, status: "True", reason: DockerHung}
+  - at: Mon 10:00
+    gone: {node: gpu-03}
+"""
+    made = backtest_scenario(scenario_file.parse(text, "t", "t.yaml"), none=None, mine=DEFAULT)
+    assert made.policies[1].totals.node_hours["all"] == 1.0
+
+
+def test_who_only_marks_what_others_had_cordoned_differs_from_nobody_in_nothing(
+    tmp_path: Path,
+) -> None:
+    sick = node("gpu-03", NVLINK_ERROR)
+    sick["spec"]["unschedulable"] = True
+    made = backtest(tmp_path, [told(60, sick), told(90, node("gpu-05"))], none=None, mine=DEFAULT)
+    assert (made.differences, made.same) == ((), 0)
 
 
 def test_a_policy_against_itself_does_the_same(tmp_path: Path) -> None:
