@@ -16,7 +16,7 @@ from infra.local import clock
 from infra.local.history import Event
 
 OUR_LABELS = frozenset({keys.STATE, keys.INSTANCE})
-OUR_ANNOTATIONS = frozenset({keys.INCIDENTS, keys.DRAIN})
+OUR_ANNOTATIONS = frozenset({keys.INCIDENTS, keys.DRAIN, keys.LIFECYCLE, keys.REPLACEMENT})
 _OUT = ("cordon", "evict")
 _NODE_CHANGE = "dev.knative.apiserver.resource."
 _SAYS_AGAIN = (f"{_NODE_CHANGE}update", f"{_NODE_CHANGE}add")

@@ -93,6 +93,7 @@ def test_what_was_recorded_leads_to_the_same_decisions(name: str, tmp_path: Path
 TOLD_OTHERWISE = {
     "a-bad-week": {
         "a100-05 drain": "its owner lowered a budget, and only Nodes and Events are recorded",
+        "a100-05 replace": "so it is never empty, and nothing is to be done about its machine",
     },
     "human-races-us": {
         "h100-03 cordon": "she was faster than the call that read the node; in a play nobody is",
@@ -107,7 +108,8 @@ def test_what_a_recording_cannot_tell_is_known_and_all_else_is_as_it_was(
 ) -> None:
     before, _ = recorded(name, tmp_path)
     after, _ = replayed(tmp_path)
-    one, other = normalised(after.entries), normalised(before.entries)
+    then = [entry for entry in after.entries if entry.at <= before.scenario.end]
+    one, other = normalised(then), normalised(before.entries)
     differs = {line for line in {*one, *other} if one.get(line) != other.get(line)}
     assert differs == TOLD_OTHERWISE[name].keys()
     assert after.counts.failures == 0

@@ -57,11 +57,16 @@ def test_our_marks_and_our_cordon_are_taken_off() -> None:
     made = marked(node("gpu-01", DOUBLE_BIT_ERROR), "evict", OURS)
     made["metadata"]["labels"]["node.kubernetes.io/exclude-from-external-load-balancers"] = "x"
     made["metadata"]["labels"]["groundcrew.dev/pool"] = "research"
+    for key in ("drain", "lifecycle", "replacement", "replacement-approved"):
+        made["metadata"]["annotations"][f"groundcrew.dev/{key}"] = "{}"
     (change,) = changes_of(reader, made)
     labels, notes = change.node["metadata"]["labels"], change.node["metadata"]["annotations"]
     assert change.cordoned is None
     assert "unschedulable" not in change.node["spec"]
-    assert [key for key in (*labels, *notes) if "groundcrew.dev" in key] == ["groundcrew.dev/pool"]
+    assert [key for key in (*labels, *notes) if "groundcrew.dev" in key] == [
+        "groundcrew.dev/pool",
+        "groundcrew.dev/replacement-approved",
+    ]
     assert "node.kubernetes.io/exclude-from-external-load-balancers" not in labels
 
 
