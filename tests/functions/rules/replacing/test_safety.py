@@ -2,15 +2,16 @@
 
 from dataclasses import replace
 from datetime import timedelta
+from typing import Any
 
 import pytest
 
 from events.notice import Cause, Severity
-from functions.rules import incidents, policy
+from functions.rules import breaker, incidents, policy
 from functions.rules.decision import Action
-from functions.rules.incidents import Record
+from functions.rules.incidents import Cordon, Record
 from functions.rules.ledger import Ledger
-from functions.rules.replacing import Act, Seen, clock, intend
+from functions.rules.replacing import Act, Guard, Seen, clock, guards, intend
 from functions.rules.replacing.book import Entry, Phase
 from tests.support import facts as facts_support
 from tests.support.facts import NOW, node
@@ -23,7 +24,9 @@ from tests.support.sick import (
     book,
     changed,
     decide,
+    drained,
     entry,
+    facts,
     holding,
     incident,
     machine,
@@ -225,3 +228,67 @@ def test_a_machine_that_is_about_to_be_given_back_is_not_rebooted() -> None:
     # A latched source's word needs the boot as its proof.
     latched = record(incident(severity=Severity.CORDON, claimed=NOW - 5 * MINUTE))
     assert decide(replace(tried, record=latched), FULL).act is Act.REBOOT
+
+
+# each guard before a reboot, alone
+
+
+OPEN = breaker.Check(accused={"x": breaker.Accusation(at=NOW)}, opened=NOW - HOUR)
+REBOOT_GUARDS: list[tuple[Guard, dict[str, Any], dict[str, Any]]] = [
+    (Guard.NODE, {"view": node(provider_id="aws:///us-east-1a/i-another", **MARKED)}, {}),
+    (Guard.NODE, {"closer": replace(CLOSER, twins=("n2",))}, {}),
+    (Guard.CORDONED, {"view": node(**(MARKED | {"unschedulable": False}))}, {}),
+    (Guard.CORDONED, {"record": record(cordon=Cordon(at=NOW, theirs=True))}, {}),
+    (Guard.OPT_OUT, {"view": node(labels={"groundcrew.dev/managed": "false"}, **MARKED)}, {}),
+    (
+        Guard.BREAKER,
+        {},
+        {
+            "ledgers": {
+                "gpu": Ledger(
+                    pool="gpu", size=3, rebuilt=NOW, checks={"AcceleratedHardwareReady": OPEN}
+                )
+            }
+        },
+    ),
+    (Guard.PAUSE, {}, {"paused": lambda pool: "paused until noon"}),
+    (Guard.HOLD, {"hold": "held by bob"}, {}),
+    (Guard.SHADOW, {"others": "NVSentinel acts on this node, too"}, {}),
+    (Guard.MEMORY, {}, {"trouble": {"gpu": "not JSON"}}),
+    (Guard.MEMORY, {"entry": entry(noted=NOW - MINUTE)}, {}),
+    (Guard.LOOKED, {}, {"read": NOW - HOUR}),
+    (Guard.TIME, {"drain": drained(NOW - MINUTE)}, {}),
+    (Guard.CLOUD, {"closer": replace(CLOSER, seen=Seen.STOPPED, says="EC2 says stopped")}, {}),
+]
+
+
+@pytest.mark.parametrize(("guard", "change", "more"), REBOOT_GUARDS)
+def test_one_guard_that_holds_is_enough_to_keep_a_machine_from_a_reboot(
+    guard: Guard, change: dict[str, Any], more: dict[str, Any]
+) -> None:
+    assert decide(machine(), FULL).act is Act.REBOOT
+    step = decide(machine(**change), FULL, **more)
+    assert step.act is Act.NONE
+    assert step.rung == "reboot"
+    assert holding(step) == [guard.value]
+
+
+def test_work_that_is_left_keeps_a_machine_from_a_reboot_also_after_its_seven_days() -> None:
+    busy = replace(CLOSER, pods=("research/train-0",))
+    step = decide(machine(closer=busy), FULL)
+    assert step.act is Act.NONE
+    assert {"time", "work"} <= set(holding(step))
+    late = entry(began=NOW - 8 * DAY, warned=5)
+    old = record(incident(first=NOW - 8 * DAY))
+    only_reboots = with_policy("ladder: [{rungs: [reboot]}]")
+    tried = machine(closer=busy, entry=late, record=old)
+    assert decide(tried, only_reboots).act is Act.NONE
+
+
+def test_the_reboots_of_the_last_days_are_counted_where_they_are_asked_for() -> None:
+    often = entry(reboots=(NOW - DAY, NOW - 2 * DAY))
+    checked = guards.for_reboot(
+        machine(entry=often), often, record().open, facts(machine(entry=often)), FULL, NOW
+    )
+    assert [v.guard for v in checked if not v.passed] == [Guard.REBOOTS]
+    assert decide(machine(entry=often), FULL).act is Act.TERMINATE
