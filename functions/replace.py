@@ -120,11 +120,21 @@ def look(context: Context) -> Outcome:
 
 
 def _closer(crew: Crew, facts: Facts, nodes: gather.Nodes, steps: Sequence[Step]) -> list[Step]:
-    """Look closer where it is asked for, and decide about those once more."""
+    """Look closer where it is asked for, and decide about those once more.
+
+    A slow cloud leaves time for a few of many: each minute it is another one's turn to be the
+    first, and when one may end or be rebooted, the time that is left is for that.
+    """
     wanted = [s for s in steps if s.act in (Act.LOOK_CLOSER, Act.LOOK_AT_CLOUD)]
+    if wanted:
+        first = int(crew.now().timestamp() // TICK.total_seconds()) % len(wanted)
+        wanted = [*wanted[first:], *wanted[:first]]
+    acting: list[str] = []
+    took = [0.0]
 
     def one(step: Step) -> Step:
-        if crew.left() <= 0:
+        before = crew.left()
+        if before <= (ACTING_SECONDS + max(took) if acting else 0):
             return replace(step, act=Act.NONE, look_again=crew.now() + TICK)
         only = step.act is Act.LOOK_AT_CLOUD
         try:
@@ -133,6 +143,9 @@ def _closer(crew: Crew, facts: Facts, nodes: gather.Nodes, steps: Sequence[Step]
             log.warning("%s: no closer look: %s", step.facts.machine, problem)
             return replace(step, act=Act.NONE, look_again=crew.now() + TICK)
         (again,) = decide(replace(facts, machines=(seen,)), crew.policy, crew.now())
+        took.append(before - crew.left())
+        if again.act in (Act.REBOOT, Act.TERMINATE):
+            acting.append(seen.machine)
         return again
 
     if isinstance(crew.clock, SystemClock) and len(wanted) > 1:

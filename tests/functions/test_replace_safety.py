@@ -186,3 +186,34 @@ def test_a_sick_machine_of_a_pool_without_a_book_is_said_and_not_called_well(bro
     assert [d.blocked_by for d in said] == [("memory",)]
     assert "gpu" in said[0].reason
     assert json.dumps(world.cloud.asked) == "[]"
+
+
+def test_many_that_are_held_and_a_slow_cloud_keep_no_machine_waiting_for_ever() -> None:
+    """Each look asks the cloud, and one call has no time for all of them, nor for an end behind."""
+    world = EndingWorld(nodes=9)
+    for number in range(1, 9):
+        world.sick(f"n{number}")
+    for number in range(8):
+        world.server.apply(
+            {
+                "apiVersion": "storage.k8s.io/v1",
+                "kind": "VolumeAttachment",
+                "metadata": {"name": f"a{number}"},
+                "spec": {
+                    "attacher": "x",
+                    "nodeName": f"n{number}",
+                    "source": {"persistentVolumeName": f"pv-{number}"},
+                },
+                "status": {"attached": True},
+            }
+        )
+    quick = world.cloud.instances
+
+    def slow(*given: Any) -> Any:
+        world.clock.sleep(0.5)
+        return quick(*given)
+
+    world.cloud.instances = slow  # type: ignore[method-assign]
+    world.minutes(40)
+    ended = [instance for _, instance in world.cloud.ended]
+    assert ended == [world.machine("n8").rpartition("/")[2]]
