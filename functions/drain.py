@@ -13,6 +13,8 @@ needs, so two instances on one node do no harm and a crash loses nothing. A drai
 read now and then, and no write.
 """
 
+import contextlib
+import logging
 from collections.abc import Mapping
 from datetime import datetime
 
@@ -21,12 +23,13 @@ import msgspec
 from events.cloudevent import CloudEvent
 from events.errors import MalformedEvent
 from functions.edge.context import Answer, Context, Outcome
-from functions.gateways.kubernetes import types
+from functions.gateways.kubernetes import errors, types
+from functions.gateways.kubernetes.client import Cluster
 from functions.rules import draining, keys
 from functions.rules.decision import Action
 from functions.rules.draining import NodeFacts
 from functions.rules.policy import default as default_policy
-from functions.steps import active, drain_nodes, mark
+from functions.steps import active, drain_mark, drain_nodes, mark
 from functions.steps.active import Active
 from functions.steps.drain_call import Call
 from functions.steps.drain_nodes import Done
@@ -37,7 +40,11 @@ CORDONED = "dev.groundcrew.nodes.cordoned"
 DRAINED = "dev.groundcrew.nodes.drained"
 BLOCKED = "dev.groundcrew.drain.blocked"
 
+log = logging.getLogger(__name__)
+
 MOST_IN_ANSWER = 100
+MOST_TAKEN_OFF = 30
+"""Annotations of nodes that are back in service, in one call; the others are for the next."""
 WRITING_SECONDS = 0.6
 """Kept back from the call's time for writing down what came of it."""
 
@@ -61,8 +68,10 @@ def drain(context: Context, named: frozenset[str] = frozenset()) -> Outcome:
     cluster, settings, clock = context.cluster, context.settings, context.clock
     seconds = max(0.5, settings.call_seconds - WRITING_SECONDS)
     marked = {n.name: n for n in cluster.list_nodes(keys.STATE) if _concerns(n)}
+    seen = [_facts(n) for n in marked.values()]
+    _take_off(cluster, [marked.pop(f.view.name) for f in seen if draining.is_leftover(f)])
     glance = decide(
-        [_facts(n) for n in marked.values()], default_policy().drain, clock.now(), named
+        [f for f in seen if f.view.name in marked], default_policy().drain, clock.now(), named
     )
     if not any(d.action is not Action.NOTHING for d in glance):
         # The usual tick: one request.
@@ -112,6 +121,13 @@ def _facts(node: types.Node) -> NodeFacts:
     return NodeFacts(
         view=mark.view(node, default_policy()), annotation=node.metadata.annotation(keys.DRAIN)
     )
+
+
+def _take_off(cluster: Cluster, given_back: list[types.Node]) -> None:
+    for node in given_back[:MOST_TAKEN_OFF]:
+        with contextlib.suppress(errors.TestFailed, errors.NotFound):
+            drain_mark.remove(cluster, node)
+            log.info("%s is back in service: what was written about its drain is gone", node.name)
 
 
 def _concerns(node: types.Node) -> bool:

@@ -13,6 +13,7 @@ import msgspec
 
 from events.notice import Severity
 from functions.rules import drain_state, incidents
+from functions.rules.cordoning.facts import DISMISSED
 from functions.rules.decision import Action, Decision
 from functions.rules.drain_state import DrainState, State
 from functions.rules.drain_times import SOON, TICK, Looks, lost_at
@@ -121,6 +122,20 @@ def refusal(view: NodeView) -> str:
     except incidents.Unreadable as problem:
         return f"the incidents annotation is unreadable: {problem}"
     return "" if record.cordon else "the node is not marked as cordoned for an incident"
+
+
+def is_leftover(node: NodeFacts) -> bool:
+    """Whether our annotation is about a drain that is over, on a node that is back in service. It
+    must not be there when the next incident asks for a drain: "drained" would no longer be true.
+    Why a drain was stopped is kept as long as the incident is dismissed, for who asks."""
+    view = node.view
+    if node.annotation is None or view.unschedulable or view.opted_out:
+        return False
+    state, _ = state_of(node)
+    if state is None or state.state is State.DRAINED:
+        return True
+    asked_for = (Severity.EVICT.value, DISMISSED)  # the second follows when cordon has looked
+    return state.state is State.STOPPED and view.state not in asked_for
 
 
 def decide(

@@ -1,4 +1,5 @@
-"""Writing how far a drain is on its node: a compare-and-set of our own annotation.
+"""Writing how far a drain is on its node, and taking it off: a compare-and-set of our own
+annotation.
 
 `errors.TestFailed` means that another instance was faster, or that the node is another by now:
 nothing is written, and the next look finds what is true.
@@ -30,6 +31,18 @@ def write(
     operations.append(_test(_PATH, meta.annotation(keys.DRAIN)))
     operations.append({"op": "add", "path": _PATH, "value": drain_state.encode(state)})
     return cluster.patch_node(node.name, operations)
+
+
+def remove(cluster: Cluster, node: types.Node) -> None:
+    """Take our annotation off ``node``, which as it was read is in service. Nothing is done when it
+    was cordoned meanwhile, whether its next drain was begun or not."""
+    operations = [
+        _test("/metadata/uid", node.metadata.uid),
+        _test("/spec/unschedulable", node.spec.unschedulable),
+        _test(_PATH, node.metadata.annotation(keys.DRAIN)),
+        {"op": "remove", "path": _PATH},
+    ]
+    cluster.patch_node(node.name, operations)
 
 
 def _test(path: str, value: object) -> Mapping[str, Any]:

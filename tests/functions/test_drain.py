@@ -303,6 +303,91 @@ def test_a_garbled_annotation_is_begun_anew_and_said_so(world: World, text: str)
     assert world.state().state is State.DRAINED
 
 
+def give_back(world: World, name: str = "n1", state: str = "released") -> None:
+    found = world.node(name)
+    found["spec"].pop("unschedulable", None)
+    found["metadata"]["labels"][keys.STATE] = state
+    world.server.apply(found)
+
+
+def test_what_was_written_about_a_drain_goes_when_the_node_is_given_back(world: World) -> None:
+    world.pod("web-1", app="web")
+    world.mark()
+    world.call()
+    give_back(world)
+    world.server.seen.clear()
+    world.tick(3)
+    assert world.annotation() is None
+    assert world.writes() == ["patch /api/v1/nodes/n1"]
+
+
+def test_a_drain_of_the_next_incident_begins_at_once(world: World) -> None:
+    """Not when a node that is known to be empty is looked at again."""
+    world.mark()
+    world.call()
+    give_back(world)
+    world.tick()
+    world.pod("web-1", app="web")
+    world.mark()
+    assert world.call().decisions[0].action is Action.START_DRAIN
+    assert world.pods_on() == []
+
+
+def test_a_node_that_is_cordoned_again_just_then_is_not_touched(world: World) -> None:
+    world.mark()
+    world.call()
+    before = world.annotation()
+    give_back(world)
+    world.server.faults.before("patch", "/nodes/n1", lambda _: world.mark())
+    world.call()
+    assert world.annotation() == before
+    world.pod("web-1", app="web")
+    world.clock.sleep(300)
+    world.tick()
+    assert world.pods_on() == []
+
+
+def test_a_drain_that_begins_anew_just_then_is_not_forgotten(world: World) -> None:
+    world.mark()
+    world.call()
+    give_back(world)
+
+    def other(_: object) -> None:
+        world.set_annotation(drain_state.encode(
+            DrainState(state=State.DRAINING, started=world.clock.now(), changed=world.clock.now())
+        ))  # fmt: skip
+
+    world.server.faults.before("patch", "/nodes/n1", other)
+    world.call()
+    assert world.state().state is State.DRAINING
+
+
+@pytest.mark.parametrize(
+    ("drained", "state", "cordoned", "labels", "stays"),
+    [
+        pytest.param(True, "cordon", True, {}, True, id="cordoned for something less grave"),
+        pytest.param(True, "dismissed", False, {}, False, id="somebody uncordoned an empty node"),
+        pytest.param(False, "dismissed", False, {}, True, id="somebody stopped the drain"),
+        pytest.param(False, "released", False, {}, False, id="stopped, and given back since"),
+        pytest.param(True, "released", False, {keys.OPT_OUT: "false"}, True, id="opted out"),
+    ],
+)
+def test_what_was_written_about_a_drain_stays_as_long_as_it_is_of_use(
+    world: World, drained: bool, state: str, cordoned: bool, labels: dict[str, str], stays: bool
+) -> None:
+    if not drained:
+        world.pod("bare")
+    world.mark()
+    world.call()
+    if not drained:
+        give_back(world, state="evict")
+        world.call()
+        assert world.state().state is State.STOPPED
+    world.mark(severity=state, cordoned=cordoned, labels=labels)
+    world.tick(2)
+    assert (world.annotation() is not None) is stays
+
+
 def test_fields_of_a_newer_version_are_kept(world: World) -> None:
     world.pod("slow", app="web", stop_seconds=20)
     world.mark()
