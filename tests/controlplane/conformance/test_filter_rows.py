@@ -115,14 +115,14 @@ def test_pods_whose_controller_is_gone_are_evicted_and_warned_of(
     with stands_still(control_plane, "kube-controller-manager"):  # it would collect them
         stand.create([
             stand.pod("left", stand.a, owner=gone),
-            stand.pod("job", stand.a, owner={**gone, "apiVersion": "batch/v1", "kind": "Job"}),
+            stand.pod("set", stand.a, owner={**gone, "kind": "StatefulSet"}),
         ])  # fmt: skip
         stand.running("left", ready=True)
-        stand.running("job", ready=True)
+        stand.running("set", ready=True)
         ran = stand.run("drain", stand.a)
     assert ran.code == 0
     where = f"{stand.a}: warning: {stand.namespace}"
-    for name, kind in (("left", "ReplicaSet"), ("job", "Job")):
+    for name, kind in (("left", "ReplicaSet"), ("set", "StatefulSet")):
         assert f"{where}/{name} belongs to {kind} gone, which is gone: nobody" in ran.out
     assert ran.out.count("warning") == 2
     assert stand.names(stand.a) == []
