@@ -96,6 +96,13 @@ class Budgets:
                 self._unanswered[_namespace(key)] += 1
             return True
 
+    def put_back(self, budgets: Collection[str]) -> None:
+        """What was taken was not used after all."""
+        with self._lock:
+            for key in budgets:
+                self._set(key, lambda allowed: allowed + 1)
+                self._unanswered[_namespace(key)] -= 1
+
     def settle(self, budgets: Collection[str], *, exhausted: bool = False) -> None:
         """The server has answered what these were taken for; ``exhausted``: nothing is left."""
         with self._lock:

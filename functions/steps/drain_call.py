@@ -1,5 +1,6 @@
 """What the nodes of one call share: its time, its pace, and what was read for all of them."""
 
+import functools
 import threading
 import zlib
 from collections import defaultdict, deque
@@ -14,12 +15,11 @@ from functions.gateways.kubernetes.client import Cluster
 from functions.rules.drain_plan import Budget
 from functions.rules.policy import Drain
 from functions.steps.budgets import Budgets, Listener
+from functions.steps.together import NodesTogether, PodsTogether, worth
+from functions.steps.turns import Turns
 
 T = TypeVar("T")
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.25, 5.0
-AWAY = (errors.Unreachable, errors.ServerError, errors.TooManyRequests, errors.Unauthorized)
-"""What the server, or something before it, says while it cannot do what it is asked. A 401 is among
-it: a server that begins may know nobody yet, and a token is renewed by somebody else."""
 UNKNOWN_SECONDS = 10.0
 """How long a server that does not know us is asked again, each time with the credentials as they
 are then."""
@@ -69,6 +69,8 @@ class Call:
         self.unbounded = cluster
         """For what is written down when the time is over."""
         self.pace = Pace(clock, policy.evictions_per_second)
+        self.turns = Turns(policy.parallel)
+        self.began = clock.monotonic()
         # Only a real clock goes on while a thread waits; on any other, all is done in turn.
         self.threaded = isinstance(clock, SystemClock)
         self.senders = ThreadPoolExecutor(policy.parallel) if self.threaded else None
@@ -79,6 +81,8 @@ class Call:
         self._daemon_sets: frozenset[str] | None = None
         self._hidden = False
         """We may not list DaemonSets."""
+        self.together: PodsTogether | None = None
+        self._nodes: NodesTogether | None = None
         self._cancelled = threading.Event()
         self._listeners: set[Listener] = set()
 
@@ -87,6 +91,8 @@ class Call:
 
     def __exit__(self, *_: object) -> None:
         self._budgets.close()
+        if self.together:
+            self.together.close()
         if self.senders:
             self.senders.shutdown(cancel_futures=True)
 
@@ -112,6 +118,7 @@ class Call:
             listeners = list(self._listeners)
         for listener in listeners:
             listener.wake()
+        self.turns.wake()
 
     def listen(self, listener: Listener) -> None:
         """``listener`` is woken when the call is cancelled, or when budgets change."""
@@ -137,7 +144,7 @@ class Call:
         while True:
             try:
                 return ask()
-            except AWAY as problem:
+            except errors.AWAY as problem:
                 tries += 1
                 wait = pause(tries, "", getattr(problem, "retry_after_seconds", None))
                 away = self.clock.monotonic() - since + wait
@@ -150,6 +157,28 @@ class Call:
         return min(UNKNOWN_SECONDS, self.outage_seconds) if unknown else self.outage_seconds
 
     # what was read for all
+
+    def read_together(self, nodes: Collection[str], *, pods: str = "", labels: str = "") -> None:
+        """From here on, read ``nodes`` and their pods together if that is worth it. ``pods`` is a
+        selector of pods, ``labels`` one that chooses those nodes, if there is one."""
+        if self.threaded and self.patiently(lambda: worth(self.cluster, len(nodes))):
+            self._nodes = NodesTogether(self.cluster, self.clock, labels)
+            self.together = self.patiently(
+                lambda: PodsTogether(self.cluster, nodes, pods, self.left)
+            )
+
+    def node(self, name: str) -> tuple[types.Node, float]:
+        """The node, and when it was so, by the monotonic clock. Raises `errors.NotFound`."""
+        if self._nodes:
+            return self.patiently(functools.partial(self._nodes.get, name))
+        now = self.clock.monotonic()
+        return self.patiently(lambda: self.cluster.get_node(name)), now
+
+    def pods(self, node: str, selector: str = "") -> types.Page[types.Pod]:
+        """Those of one node, as they are now; the first time, as they were read together."""
+        if self.together and (page := self.together.page(node)):
+            return page
+        return self.patiently(lambda: self.cluster.list_pods(node=node, selector=selector))
 
     def once(self, key: Hashable, ask: Callable[[], T]) -> T:
         """What ``ask`` answers, asked once for all nodes. An error is not kept."""

@@ -3,25 +3,29 @@
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from datetime import datetime
 
 import msgspec
 
 from functions.gateways.kubernetes import errors, types
-from functions.rules import drain_plan, drain_state, drain_times, draining
+from functions.rules import drain_plan, drain_state, drain_times, draining, keys
 from functions.rules.decision import Action, Decision
 from functions.rules.drain_state import DrainState, State, same_news
 from functions.rules.draining import Ended, NodeFacts
 from functions.rules.policy import Policy
 from functions.steps import drain_mark, mark, owners, pods, volumes, warn
 from functions.steps.drain_call import Call
-from functions.steps.drain_target import Target, kubelet_lost
+from functions.steps.drain_target import Page, Target, kubelet_lost
 from functions.steps.evict import evict
 from functions.steps.evict_wait import Wait
 
-AT_ONCE = 32
+AT_ONCE = 64
 """Nodes that one call works on side by side. With more than that, pods are asked to leave and not
 waited for: the next look sees them gone."""
 MOST_WARNINGS = 3
+_TOO_LATE_SECONDS = 1.0
+"""With less than this left, no further drain is begun: it could do nothing yet."""
+_LATER = "the pods of other nodes leave first, as fast as the policy and the API server allow"
 _LOST_RACE = (errors.TestFailed, errors.NotFound, errors.Conflict)
 
 
@@ -52,7 +56,7 @@ def carry_out(
     begins = any(d.action is Action.START_DRAIN for d in decisions)
     if begins and not call.patiently(_may_evict(call)):
         decisions = [_not_allowed(d) if d.action is Action.START_DRAIN else d for d in decisions]
-    jobs: list[Callable[[float | None, bool], Done]] = []
+    jobs: list[_OneNode] = []
     done: list[Done] = []
     for decision in decisions:
         node, fact = nodes[decision.node], facts[decision.node]
@@ -69,20 +73,29 @@ def carry_out(
     return done + worked
 
 
-def _side_by_side(call: Call, jobs: Sequence[Callable[[float | None, bool], Done]]) -> list[Done]:
+def _side_by_side(call: Call, jobs: Sequence["_OneNode"]) -> list[Done]:
     if not jobs:
         return []
+    call.read_together([job.node.name for job in jobs], labels=keys.STATE)
     with ThreadPoolExecutor(min(AT_ONCE, len(jobs))) as threads:
         linger = len(jobs) <= AT_ONCE
         return list(threads.map(lambda job: job(None, linger), jobs))
 
 
-def _in_turn(call: Call, jobs: Sequence[Callable[[float | None, bool], Done]]) -> list[Done]:
+def _in_turn(call: Call, jobs: Sequence["_OneNode"]) -> list[Done]:
     """On a simulated clock: each has its share of the time that is left."""
     done = []
     for number, job in enumerate(jobs):
         done.append(job(call.left() / (len(jobs) - number), True))
     return done
+
+
+@dataclass(frozen=True)
+class _Read:
+    listed: Page
+    warned: warn.Warned
+    lost_at: datetime | None
+    last_resort_at: datetime | None
 
 
 class _OneNode:
@@ -97,6 +110,8 @@ class _OneNode:
         self.view = facts.view
         self.decision = decision
         self.begins = decision.action is Action.START_DRAIN
+        self.seen_at = call.began
+        self.turn = call.turns.turn()
         found, _ = draining.state_of(facts)
         self.state = (
             draining.begin(facts.view, policy.drain, call.now())
@@ -106,19 +121,33 @@ class _OneNode:
 
     def __call__(self, seconds: float | None, linger: bool) -> Done:
         try:
-            return self._work(seconds, linger)
+            if not self.begins or not self.call.threaded:
+                return self._work(self._read(), seconds, linger)
+            with self.call.turns.beginning(self._is_late) as begun:
+                if not begun:
+                    return self._said(_otherwise(self.decision, _LATER))
+                read = self._read()
+                self.turn.line_up(len(read.listed.items or ()))
+            return self._work(read, seconds, linger)
         except _LOST_RACE:
             return self._said(_otherwise(self.decision, "somebody was faster: read again"))
         except errors.KubernetesError as problem:
             said = _otherwise(self.decision, f"the API server: {problem}")
             return self._said(said, problem)
+        finally:
+            self.turn.give()
 
-    def _work(self, seconds: float | None, linger: bool) -> Done:
-        call = self.call
+    def _is_late(self) -> bool:
+        return self.call.left() < max(_TOO_LATE_SECONDS, 3 * self.call.turns.answer_seconds)
+
+    def _read(self) -> "_Read":
+        """The node's pods, the gangs among them warned. A drain that begins is written down."""
+        call, node = self.call, self.node
+        listed = call.pods(node.name)
         if self.begins:
-            self._look_before()
-            self.node = drain_mark.write(call.cluster, self.node, self.state, begins=True)
-        listed = call.patiently(lambda: call.cluster.list_pods(node=self.node.name))
+            self._look_before(listed)
+            self.node = drain_mark.write(call.cluster, node, self.state, begins=True)
+            self.seen_at = call.clock.monotonic()
         lost = drain_times.lost_at(self.view)
         last_resort = drain_times.last_resort_at(self.state.started, lost, call.policy)
         warned = warn.warn(
@@ -130,14 +159,19 @@ class _OneNode:
             latest=last_resort,
             reason=f"node {self.node.name} is being drained",
         )
+        return _Read(listed, warned, lost, last_resort)
+
+    def _work(self, read: "_Read", seconds: float | None, linger: bool) -> Done:
+        call = self.call
         target = Target(
             node=self.node.name,
             uid=self.view.uid,
             kubelet_lost=kubelet_lost(self.node),
-            notice=warned.notice,
+            notice=read.warned.notice,
             returned=self.state.returned,
-            last_resort_at=last_resort,
-            lost_at=lost,
+            last_resort_at=read.last_resort_at,
+            lost_at=read.lost_at,
+            seen_at=self.seen_at,
         )
         result = evict(
             call,
@@ -145,17 +179,17 @@ class _OneNode:
             lambda node: draining.refusal(mark.view(node, self.policy)),
             seconds=seconds,
             wait=Wait(linger=linger),
-            listed=listed,
+            listed=read.listed,
+            turn=self.turn,
         )
         if result.ended is Ended.EMPTY and self.state.volumes:
             held = volumes.attached(call, self.node.name, self.state.volumes)
             result = draining.still_attached(result, held)
-        return self._conclude(result, warned.fresh)
+        return self._conclude(result, read.warned.fresh)
 
-    def _look_before(self) -> None:
+    def _look_before(self, listed: Page) -> None:
         """What will be lost is told, and which volumes the pods take along is noted."""
         call, around = self.call, drain_plan.Around(node=self.node.name)
-        listed = call.patiently(lambda: call.cluster.list_pods(node=self.node.name))
         found = map(pods.pod, listed.items or ())
         moved = [p for p in found if not p.finished and not drain_plan.ignored(p, around)]
         mounted = volumes.of(call, moved)

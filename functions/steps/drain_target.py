@@ -35,6 +35,8 @@ class Target:
     """Instead of each pod's own."""
     skip_after: timedelta | None = None
     """See `drain_plan.Around.skip_after`."""
+    seen_at: float | None = None
+    """When it was seen last that the node is ours to empty, by the monotonic clock. None: now."""
 
 
 def kubelet_lost(node: types.Node) -> bool:
@@ -43,9 +45,7 @@ def kubelet_lost(node: types.Node) -> bool:
 
 
 def list_pods(call: Call, target: Target) -> Page:
-    return call.patiently(
-        lambda: call.cluster.list_pods(node=target.node, selector=target.selector)
-    )
+    return call.pods(target.node, target.selector)
 
 
 def around(call: Call, target: Target, known: NodePods, *, read: bool = True) -> Around:

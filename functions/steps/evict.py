@@ -1,8 +1,8 @@
 """Emptying one node through the eviction API, for as long as one call may take.
 
 Re-entrant: nothing is kept between calls, what is left to do follows from the pods as they are.
-The node must be cordoned before; its pods are listed after that, and watched from there, so that
-a bind that was under way is seen, too.
+The node must be cordoned before, and that it is empty is shown by a list taken after that; its pods
+are watched all the time, so that a bind that was under way is seen, too.
 
 Each eviction carries the pod's UID, and none a grace period, unless somebody chose one or the
 machine will be gone before the pod's own is over. A budget that refuses is not asked again before
@@ -17,7 +17,7 @@ from functions.gateways.kubernetes import errors, types
 from functions.rules.drain_plan import Step, Verdict
 from functions.rules.draining import Ended, Result
 from functions.steps import drain_result
-from functions.steps.drain_call import AWAY, Call
+from functions.steps.drain_call import Call
 from functions.steps.drain_target import Page, Target, list_pods
 from functions.steps.evict_ask import ask
 from functions.steps.evict_plan import NodePlan
@@ -25,8 +25,12 @@ from functions.steps.evict_wait import LONGEST_WAIT, Wait, Waiting
 from functions.steps.eviction_answers import Meaning
 from functions.steps.node_check import NodeCheck
 from functions.steps.node_pods import NodePods
-from functions.steps.pod_feed import Answer, InlineFeed, Item, Lost, PodFeed, ThreadedFeed
+from functions.steps.pod_feed import Answer, InlineFeed, Item, PodFeed, ThreadedFeed
+from functions.steps.pod_watch import Lost
+from functions.steps.turns import Turn
 
+_LONG_AGO_SECONDS = 0.05
+"""After a wait as long as this for our turn, what happened meanwhile is heard first."""
 _TOO_LATE_SECONDS = 0.2
 """With less than this left, nothing new is asked for: the answer would not be heard."""
 _REPORT_SECONDS = 0.2
@@ -40,17 +44,21 @@ def evict(
     seconds: float | None = None,
     wait: Wait | None = None,
     listed: Page | None = None,
+    before_cordon: bool = False,
+    turn: Turn | None = None,
     report: Callable[[Result], None] | None = None,
 ) -> Result:
     """Empty ``target`` as far as ``seconds`` (by default what the call has left) allow.
 
     ``stop`` looks at the node as just read and says why it is not ours to drain any more, or
-    nothing. ``listed`` are its pods, if they were listed after the cordon in this call.
-    ``report`` is told now and then how far it is.
+    nothing. ``listed`` are its pods, if they were listed in this call; if ``before_cordon``, they
+    are watched from there, and only another list can show that the node is empty. ``turn`` is the
+    node's own, if it lined up already. ``report`` is told now and then how far it is.
 
     Raises `errors.KubernetesError` when the server cannot be asked, or says that we may not.
     """
-    return _Drain(call, target, stop, seconds, wait or Wait(), report).run(listed)
+    drain = _Drain(call, target, stop, seconds, wait or Wait(), turn, report)
+    return drain.run(listed, fresh=not before_cordon)
 
 
 class _Drain:
@@ -61,15 +69,19 @@ class _Drain:
         stop: Callable[[types.Node], str],
         seconds: float | None,
         wait: Wait,
+        turn: Turn | None,
         report: Callable[[Result], None] | None,
     ) -> None:
         self.call = call
+        self.turn = turn or call.turns.turn()
         self.wait = wait
         self.report = report
         now = call.clock.monotonic()
         ends = call.ends if seconds is None else min(call.ends, now + seconds)
         self.feed: PodFeed = (
-            ThreadedFeed(call.cluster, target.node, target.selector, call.clock, ends)
+            ThreadedFeed(
+                call.cluster, target.node, target.selector, call.clock, ends, call.together
+            )
             if call.threaded
             else InlineFeed(call.cluster, target.node, target.selector)
         )
@@ -83,18 +95,20 @@ class _Drain:
     def target(self) -> Target:
         return self.node.target
 
-    def run(self, listed: Page | None) -> Result:
+    def run(self, listed: Page | None, *, fresh: bool) -> Result:
         self.call.listen(self.feed)
         try:
             self._take_list(listed or self._list())
+            self.known.fresh = fresh or not listed
             ended, why = self._loop()
-        except AWAY as problem:
+        except errors.AWAY as problem:
             if not self.known.listed:
                 raise
             # The server went away, or the time is over. What is known is told all the same; the
             # next call finds the rest.
             ended, why = Ended.UNFINISHED, _lost(problem)
         finally:
+            self.turn.give()
             self._finish()
             self.call.ignore(self.feed)
             self.plan.over = True
@@ -117,13 +131,20 @@ class _Drain:
                 return Ended.UNFINISHED, ""
             if self.wait.stay and self.node.idle() and (over := self.node.over()):
                 return over
-            in_time = waiting.left > _TOO_LATE_SECONDS
-            if due := self.plan.due(steps, self.target) if in_time else []:
-                if over := self.node.over():
-                    return over
-                for step in due:
-                    self._send(step)
-                continue
+            if ready := self.plan.ready(steps, self.target):
+                before = self.call.clock.monotonic()
+                if self._in_time() and (places := self._places(len(ready))):
+                    if self.call.clock.monotonic() - before > _LONG_AGO_SECONDS:
+                        self._listen(0.001)
+                        continue
+                    if over := self.node.over():
+                        return over
+                    for step in (taken := self.plan.take(ready[:places])):
+                        self._send(step)
+                    if taken:
+                        continue
+            if not ready or not self.plan.paced:
+                self.turn.give()
             leaving = self.plan.leaving(steps, self.target, overdue=self.wait.stay)
             if waiting.poll_is_due(steps, leaving=leaving):
                 waiting.poll(steps)
@@ -139,6 +160,16 @@ class _Drain:
 
     # asking
 
+    def _in_time(self) -> bool:
+        """Whether an answer would still be heard."""
+        return self.waiting.left > max(_TOO_LATE_SECONDS, 1.5 * self.call.turns.answer_seconds)
+
+    def _places(self, wants: int) -> int:
+        """How many may be asked now. Waits for this node's turn."""
+        if not self.call.threaded:
+            return wants
+        return self.turn.take(wants, over=lambda: not self._in_time())
+
     def _send(self, step: Step) -> None:
         uid, target = step.pod.uid, self.target
         self.known.flying[uid] = step
@@ -151,7 +182,11 @@ class _Drain:
             self._hear(Answer(uid, problem))
             return
 
+        sent = self.call.clock.monotonic()
+        self.call.turns.sent()
+
         def done(future: "Future[None]") -> None:
+            self.call.turns.answered(self.call.clock.monotonic() - sent)
             if not future.cancelled():
                 self.feed.answered(Answer(uid, future.exception()))
 

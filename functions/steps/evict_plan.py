@@ -30,28 +30,38 @@ class NodePlan:
     def budgets(self, target: Target) -> tuple[Budget, ...]:
         return self._around(target).budgets
 
-    def due(self, steps: list[Step], target: Target) -> list[Step]:
-        """What may be asked for now. Uses up the pace and the budgets."""
+    def ready(self, steps: list[Step], target: Target) -> list[Step]:
+        """What may be asked for now, as far as pods and budgets are concerned."""
         now = self._call.clock.monotonic()
         stage = self._stage(steps, target)
-        due: list[Step] = []
-        for step in steps:
-            uid = step.pod.uid
-            if step.stage != stage or step.verdict not in ASKS:
-                continue
-            if uid in self._known.flying or self._known.again.get(uid, now) > now:
-                continue
-            if self._known.never(step):
-                continue
-            gate = step.budgets if step.verdict is Verdict.EVICT else ()
-            if not self._call.all_budgets.allow(gate):
+        return [
+            step
+            for step in steps
+            if step.stage == stage
+            and step.verdict in ASKS
+            and step.pod.uid not in self._known.flying
+            and self._known.again.get(step.pod.uid, now) <= now
+            and not self._known.never(step)
+            and self._call.all_budgets.allow(_gate(step))
+        ]
+
+    def take(self, ready: list[Step]) -> list[Step]:
+        """Those of them that the rate lets go now. Uses up the rate and the budgets."""
+        taken: list[Step] = []
+        for step in ready:
+            if not self._call.all_budgets.take(_gate(step)):
                 continue
             if wait := self._call.pace.wait():
-                self.pace_at = now + wait
+                self._call.all_budgets.put_back(_gate(step))
+                self.pace_at = self._call.clock.monotonic() + wait
                 break
-            if self._call.all_budgets.take(gate):
-                due.append(step)
-        return due
+            taken.append(step)
+        return taken
+
+    @property
+    def paced(self) -> bool:
+        """Whether the rate keeps us from asking now."""
+        return self.pace_at > self._call.clock.monotonic()
 
     def leaving(self, steps: list[Step], target: Target, *, overdue: bool) -> bool:
         """Whether pods are leaving; those that are ``overdue`` count only if that says so."""
@@ -87,3 +97,8 @@ class NodePlan:
 
     def _overdue(self, step: Step, target: Target) -> str:
         return drain_result.overdue(step, target.kubelet_lost, self._call.now())
+
+
+def _gate(step: Step) -> tuple[str, ...]:
+    """The budgets that it uses up. A deletion at a deadline asks for none."""
+    return step.budgets if step.verdict is Verdict.EVICT else ()

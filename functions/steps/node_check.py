@@ -22,7 +22,7 @@ class NodeCheck:
         self._stop = stop
         self.target = target
         """With the node's kubelet as it was seen last."""
-        self.at = call.clock.monotonic()
+        self.at = call.clock.monotonic() if target.seen_at is None else target.seen_at
         """When we knew last that the node is ours."""
 
     def idle(self) -> bool:
@@ -37,12 +37,10 @@ class NodeCheck:
         """How the drain ends because of the node, and why; None as long as it goes on."""
         if self._age() < FRESH_SECONDS:
             return None
-        now = self._call.clock.monotonic()
         try:
-            node = self._call.patiently(lambda: self._call.cluster.get_node(self.target.node))
+            node, self.at = self._call.node(self.target.node)
         except errors.NotFound:
             return Ended.NODE_GONE, "the node was deleted"
-        self.at = now
         if node.metadata.uid != self.target.uid:
             return Ended.NODE_GONE, "another node has its name"
         if why := self._stop(node):

@@ -5,25 +5,16 @@ answers and timers are not held up by a silent server. On a simulated clock noth
 nobody looks: the watch is read in the caller's thread, and its wait is what moves the time.
 """
 
-import contextlib
 import queue
-import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Protocol
 
 from functions.gateways.clock import Clock
-from functions.gateways.kubernetes import errors, types
+from functions.gateways.kubernetes import types
 from functions.gateways.kubernetes.client import Cluster, Watch
-from functions.steps.drain_call import AWAY
-
-PodEvent = types.WatchEvent[types.Pod]
-_TRY_AGAIN = (errors.Gone, *AWAY)
-"""What ends a watch without saying that we may not have one: list again, then watch anew."""
-
-LONGEST_WATCH = 600.0
-_BETWEEN_SECONDS = 0.1
-"""Between two watches: something in between might end each of them at once."""
+from functions.steps.pod_watch import LONGEST_WATCH, TRY_AGAIN, Lost, PodEvent, Watcher
+from functions.steps.together import PodsTogether, Subscription
 
 
 @dataclass(frozen=True)
@@ -32,13 +23,6 @@ class Answer:
 
     uid: str
     problem: BaseException | None
-
-
-@dataclass(frozen=True)
-class Lost:
-    """The watch ended before its time; changes may have been missed."""
-
-    problem: errors.KubernetesError
 
 
 @dataclass(frozen=True)
@@ -100,26 +84,34 @@ class InlineFeed:
                     self._version = event.object.metadata.resource_version
                     if event.type != "BOOKMARK":
                         yield event
-        except _TRY_AGAIN as problem:
+        except TRY_AGAIN as problem:
             yield Lost(problem)
 
     def close(self) -> None: ...
 
 
 class ThreadedFeed:
-    """For real clocks. ``until`` is how long any watch of it is wanted."""
+    """For real clocks. ``until`` is how long any watch of it is wanted; ``together`` is one that
+    may tell what this node's own would."""
 
     def __init__(
-        self, cluster: Cluster, node: str, selector: str, clock: Clock, until: float
+        self,
+        cluster: Cluster,
+        node: str,
+        selector: str,
+        clock: Clock,
+        until: float,
+        together: PodsTogether | None = None,
     ) -> None:
         self._cluster = cluster
+        self._together = together
         self._node = node
         self._selector = selector
         self._clock = clock
         self._until = until
         self._queue: queue.SimpleQueue[_Entry] = queue.SimpleQueue()
         self._generation = 0
-        self._watcher: _Watcher | None = None
+        self._watcher: Watcher | Subscription | None = None
         self._version: str | None = None
         self._losses = 0
 
@@ -138,23 +130,7 @@ class ThreadedFeed:
 
     def items(self, seconds: float) -> Iterator[Item]:
         if self._watcher is None and self._version is not None:
-            watch = self._generation
-
-            def into(said: Item | BaseException) -> None:
-                self._queue.put((watch, said))
-
-            left = min(self._until - self._clock.monotonic(), LONGEST_WATCH)
-            delay = min(1.0, 0.1 * 2 ** min(self._losses, 5)) if self._losses else 0.0
-
-            def watch_from(version: str) -> Watch[types.Pod]:
-                return self._cluster.watch_pods(
-                    node=self._node,
-                    selector=self._selector,
-                    resource_version=version,
-                    timeout_seconds=left,
-                )
-
-            self._watcher = _Watcher(watch_from, self._node, self._version, delay, into)
+            self._watcher = self._open(self._version)
         try:
             generation, item = self._queue.get(timeout=max(seconds, 0.001))
             while True:
@@ -171,62 +147,28 @@ class ThreadedFeed:
     def close(self) -> None:
         self._stop_watcher()
 
+    def _open(self, version: str) -> Watcher | Subscription:
+        watch = self._generation
+
+        def into(said: PodEvent | Lost | BaseException) -> None:
+            self._queue.put((watch, said))
+
+        if self._together and (heard := self._together.subscribe(self._node, version, into)):
+            return heard
+        left = min(self._until - self._clock.monotonic(), LONGEST_WATCH)
+        delay = min(1.0, 0.1 * 2 ** min(self._losses, 5)) if self._losses else 0.0
+
+        def watch_from(version: str) -> Watch[types.Pod]:
+            return self._cluster.watch_pods(
+                node=self._node,
+                selector=self._selector,
+                resource_version=version,
+                timeout_seconds=left,
+            )
+
+        return Watcher(watch_from, self._node, version, delay, into)
+
     def _stop_watcher(self) -> None:
         if self._watcher:
             self._watcher.stop()
             self._watcher = None
-
-
-class _Watcher:
-    """The thread that reads one watch after the other, each from where the last one ended."""
-
-    def __init__(
-        self,
-        watch_from: Callable[[str], Watch[types.Pod]],
-        node: str,
-        version: str,
-        delay: float,
-        into: Callable[[Item | BaseException], None],
-    ) -> None:
-        self._watch_from = watch_from
-        self._version = version
-        self._delay = delay
-        self._into = into
-        self._stopped = threading.Event()
-        self._watch: Watch[types.Pod] | None = None
-        self._thread = threading.Thread(target=self._run, name=f"watch-{node}", daemon=True)
-        self._thread.start()
-
-    def stop(self) -> None:
-        self._stopped.set()
-        if self._watch:
-            # A transport whose lines are a plain generator cannot be closed while it is read;
-            # its watch ends by itself at its timeout.
-            with contextlib.suppress(ValueError):
-                self._watch.close()
-        self._thread.join(timeout=1.0)
-
-    def _run(self) -> None:
-        try:
-            self._stopped.wait(self._delay)
-            while not self._stopped.is_set():
-                self._read_one()
-                self._stopped.wait(_BETWEEN_SECONDS)
-        except _TRY_AGAIN as problem:
-            if not self._stopped.is_set():
-                self._into(Lost(problem))
-        except Exception as problem:  # noqa: BLE001  handed to the thread that waits for us
-            if not self._stopped.is_set():
-                self._into(problem)
-
-    def _read_one(self) -> None:
-        with self._watch_from(self._version) as watch:
-            self._watch = watch
-            if self._stopped.is_set():
-                return
-            for event in watch:
-                if self._stopped.is_set():
-                    return
-                self._version = event.object.metadata.resource_version
-                if event.type != "BOOKMARK":
-                    self._into(event)

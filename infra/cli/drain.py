@@ -69,6 +69,8 @@ def _drain(options: Options, session: Session) -> int:
     with Call(
         cluster, session.clock, policy, seconds, session.namespace, outage_seconds=OUTAGE_SECONDS
     ) as call:
+        names = [node.name for node in found]
+        call.read_together(names, pods=options.pod_selector, labels=options.selector)
         prepared = drain_before.prepare(call, found, options)
         if options.dry_run:
             from infra.cli import drain_dry_run

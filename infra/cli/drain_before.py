@@ -16,10 +16,10 @@ from functions.gateways.kubernetes.client import Cluster
 from functions.rules import drain_plan, policy
 from functions.rules.drain_plan import Step, Verdict
 from functions.rules.policy import Drain, Duration
-from functions.steps import active, cordon_by_hand, owners, preview, volumes
+from functions.steps import active, cordon_by_hand, owners, preview, together, volumes
 from functions.steps.cordon_by_hand import Before
 from functions.steps.drain_call import Call
-from functions.steps.drain_target import Target, kubelet_lost, list_pods
+from functions.steps.drain_target import Page, Target, kubelet_lost, list_pods
 from infra.cli.connect import Refused, Session
 from infra.cli.drain_options import Options
 from infra.cli.drain_report import Blocker
@@ -40,6 +40,8 @@ class Prepared:
     refused: Sequence[Blocker] = ()
     warnings: Sequence[str] = ()
     """What will be lost that no option is about."""
+    listed: Page | None = None
+    """Its pods, as they were before the cordon."""
     volumes: frozenset[str] = frozenset()
     """PersistentVolumes of the pods that are to leave."""
 
@@ -109,7 +111,12 @@ def nodes(cluster: Cluster, options: Options) -> list[types.Node]:
         return found
     missing: list[str] = []
     found = []
-    for name, node in side_by_side(options.nodes, lambda name: _get(cluster, name)):
+    if together.worth(cluster, len(options.nodes)):
+        every = {node.name: node for node in cluster.list_nodes()}
+        asked = [(name, every.get(name)) for name in options.nodes]
+    else:
+        asked = side_by_side(options.nodes, lambda name: _get(cluster, name))
+    for name, node in asked:
         if node is None:
             missing.append(name)
         else:
@@ -126,14 +133,15 @@ def prepare(call: Call, found: Sequence[types.Node], options: Options) -> list[P
 
     def one(node: types.Node) -> Prepared:
         target = target_of(node, options)
-        steps = preview.plan(call, target, list_pods(call, target))
+        listed = list_pods(call, target)
+        steps = preview.plan(call, target, listed)
         refused = tuple(_refusals(steps, options))
         if refused and not options.dry_run:
             return Prepared(node, steps, refused)
         moved = [s.pod for s in steps if s.verdict is not Verdict.IGNORE and not s.pod.finished]
         mounted = volumes.of(call, moved)
         warned = (*owners.warnings(call, moved), *volumes.warnings(call, moved, mounted))
-        return Prepared(node, steps, refused, warned, frozenset(mounted))
+        return Prepared(node, steps, refused, warned, listed, frozenset(mounted))
 
     return [prepared for _, prepared in side_by_side(found, one, threads=call.threaded)]
 

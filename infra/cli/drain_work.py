@@ -93,8 +93,9 @@ def drain_all(
     options: Options,
     screen: Screen,
 ) -> list[Node]:
+    now = call.clock.monotonic()
     jobs = [
-        _OneNode(call, session, cordon, before, options, screen)
+        _OneNode(call, session, cordon, before, options, screen, now)
         for before, cordon in zip(prepared, cordoned, strict=True)
     ]
     if not call.threaded:
@@ -117,6 +118,8 @@ class _OneNode:
     before: Prepared
     options: Options
     screen: Screen
+    seen_at: float
+    """See `Target.seen_at`."""
     evicted: list[str] = field(default_factory=list)
     warned: set[str] = field(default_factory=set)
     returned: dict[str, int] = field(default_factory=dict)
@@ -193,7 +196,8 @@ class _OneNode:
 
     def _once(self, started: datetime) -> Result:
         call, target = self.call, target_of(self.node, self.options)
-        listed = list_pods(call, target)
+        first = self.last is None and self.before.listed is not None
+        listed = (self.before.listed if first else None) or list_pods(call, target)
         on_node = [pods.pod(p) for p in listed.items or ()]
         notice = call.policy.gang_notice
         if notice:
@@ -215,13 +219,15 @@ class _OneNode:
             at = {drain_plan.gang_of(pod): started for pod in on_node}
         result = evict(
             call,
-            replace(target, notice=at, returned=self.returned),
+            replace(target, notice=at, returned=self.returned, seen_at=self.seen_at),
             lambda node: "" if node.unschedulable else "somebody uncordoned the node",
             seconds=AGAIN_SECONDS if any(g and t > call.now() for g, t in at.items()) else None,
             wait=Wait(stay=True),
             listed=listed,
+            before_cordon=first,
             report=self._report,
         )
+        self.seen_at = float("-inf")
         self.evicted += [*result.evicted, *result.deleted]
         self.returned = dict(result.returned)
         self.last = result

@@ -6,6 +6,7 @@ what is being done, and only the caller knows that.
 """
 
 import copy
+import math
 import re
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -159,12 +160,17 @@ class Cluster:
     def get_pod(self, namespace: str, name: str) -> types.Pod:
         return self._get("pods", f"/api/v1/namespaces/{namespace}/pods/{name}", types.Pod)
 
+    def pods_by_page(self, selector: str = "") -> Iterator[types.Page[types.Pod]]:
+        """Those of all nodes, a page at a time; the last one says where to watch from."""
+        query = {"labelSelector": selector} if selector else {}
+        return self._pages("pods", "/api/v1/pods", types.Pod, query)
+
     def watch_pods(
-        self, *, node: str, resource_version: str, timeout_seconds: float, selector: str = ""
+        self, *, resource_version: str, timeout_seconds: float, node: str = "", selector: str = ""
     ) -> Watch[types.Pod]:
-        """Changes to the pods of ``node`` after ``resource_version``; the server ends the watch
-        after ``timeout_seconds`` (whole seconds, at least one)."""
-        query = {"fieldSelector": f"spec.nodeName={node}"}
+        """Changes to the pods of ``node``, or of all, after ``resource_version``; the server ends
+        the watch after ``timeout_seconds`` (whole seconds, at least one)."""
+        query = {"fieldSelector": f"spec.nodeName={node}"} if node else {}
         if selector:
             query["labelSelector"] = selector
         return self._watch(
@@ -395,6 +401,14 @@ class Cluster:
 
     # whatever there is
 
+    def count(self, resource: str) -> int:
+        """How many ``nodes`` or ``pods`` there are, or were a moment ago; one is sent."""
+        path = f"/api/v1/{resource}"
+        request = Request(method="GET", path=path, query={"limit": "1"})
+        response = self._exchange("list", resource, request, changes=False)
+        page = _decode(response.body, types.Page[types.Controller], f"GET {path}")
+        return len(page.items or ()) + page.metadata.remaining_item_count
+
     def list_objects(self, path: str, selector: str = "") -> Iterator[dict[str, Any]]:
         """Whole objects, page by page, for those who keep them: of ``/api/v1/pods``, say. They
         come without kind and apiVersion, which are the list's."""
@@ -460,7 +474,7 @@ class Cluster:
         resource_version: str,
         timeout_seconds: float,
     ) -> Watch[T]:
-        seconds = max(1, round(timeout_seconds))
+        seconds = max(1, math.ceil(timeout_seconds))
         request = Request(
             method="GET",
             path=path,

@@ -95,6 +95,10 @@ class TooManyRequests(ApiError): ...
 class ServerError(ApiError): ...
 
 
+AWAY = (Unreachable, ServerError, TooManyRequests, Unauthorized)
+"""What the server, or something before it, says while it cannot do what it is asked. A 401 is among
+it: a server that begins may know nobody yet, and a token is renewed by somebody else."""
+
 _BY_CODE: dict[int, type[ApiError]] = {
     401: Unauthorized,
     403: Forbidden,

@@ -265,6 +265,8 @@ T = TypeVar("T")
 class ListMeta(msgspec.Struct, frozen=True, rename="camel"):
     resource_version: str = ""
     continue_: str = msgspec.field(default="", name="continue")
+    remaining_item_count: int = 0
+    """Beyond this page; known where nothing was selected."""
 
 
 class Page(msgspec.Struct, Generic[T], frozen=True):

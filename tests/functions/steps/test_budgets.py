@@ -52,6 +52,15 @@ def test_what_is_used_up_is_not_given_out_twice() -> None:
     assert allowed(found) == [0]
 
 
+def test_what_is_put_back_is_there_for_others() -> None:
+    found = budgets(allowed=1)
+    assert found.take([KEY])
+    found.put_back([KEY])
+    assert not found.unsettled(["default"])
+    assert found.take([KEY])
+    assert not found.take([KEY])
+
+
 def test_a_server_that_says_no_leaves_nothing() -> None:
     found = budgets(allowed=2)
     assert found.take([KEY])

@@ -3,68 +3,24 @@
 import threading
 import time
 from collections.abc import Iterator
-from datetime import timedelta
-from typing import Any
 
 import pytest
 
-from functions.gateways.clock import SystemClock
 from functions.gateways.kubernetes.client import Cluster
-from functions.gateways.kubernetes.official import OfficialTransport
 from functions.rules import policy
-from functions.rules.draining import Ended, Result
+from functions.rules.draining import Ended
 from functions.steps.drain_call import Call
 from functions.steps.drain_target import Target
 from functions.steps.evict import evict
 from functions.steps.evict_wait import Wait
-from infra.local.cluster import EmbeddedCluster, builders
-from infra.local.cluster.http import serve
-from infra.local.cluster.world import Delays
-from tests.support.simulated import DrainWorld
-
-SOON = timedelta(milliseconds=50)
-
-
-class World(DrainWorld):
-    def __init__(self, url: str, server: EmbeddedCluster) -> None:
-        self.clock = SystemClock()  # type: ignore[assignment]
-        self.server = server
-
-        def load(configuration: object) -> None:
-            configuration.host = url  # type: ignore[attr-defined]
-
-        self.transport = OfficialTransport(load)
-        self.cluster = Cluster(self.transport)
-        self.uid = self.add_node("n1", unschedulable=True)
-        self.add_node("n2")
-
-    def drain(self, seconds: float = 8.0, **more: Any) -> Result:
-        drain = policy.default().drain
-        with Call(self.cluster, self.clock, drain, seconds, "groundcrew-system") as call:
-            return evict(call, Target(node="n1", uid=self.uid), lambda node: "", **more)
-
-    def hold_budget(self, name: str, allowed: int) -> None:
-        """Its status, from here on, whatever its pods do."""
-        self.server.held.add("disruption")
-        made = self.server.get("poddisruptionbudgets", "default", name)
-        assert made is not None
-        made["status"] |= {"disruptionsAllowed": allowed}
-        kind = {"apiVersion": "policy/v1", "kind": "PodDisruptionBudget"}
-        self.server.apply({**kind, **made})
+from infra.local.cluster import builders
+from tests.support.real_time import Slow, World, threads, world_over_http
 
 
 @pytest.fixture
 def world() -> Iterator[World]:
-    delays = Delays(schedule=SOON, start=SOON, stop=SOON)
-    cluster = EmbeddedCluster(SystemClock(), delays=delays)
-    with serve(cluster) as server:
-        made = World(server.url, cluster)
+    with world_over_http() as made:
         yield made
-        made.transport.close()
-
-
-def threads() -> set[str]:
-    return {t.name for t in threading.enumerate() if t.name.startswith(("watch-", "ThreadPool"))}
 
 
 def test_pods_leave_side_by_side_and_no_thread_or_request_is_left(world: World) -> None:
@@ -79,6 +35,19 @@ def test_pods_leave_side_by_side_and_no_thread_or_request_is_left(world: World) 
     assert threads() == set()
     time.sleep(0.2)
     assert len(world.server.seen) == asked
+
+
+def test_nothing_is_asked_whose_answer_would_not_be_heard(world: World) -> None:
+    """Fifty evictions a second, and time for some fifty."""
+    for number in range(100):
+        world.pod(f"web-{number}", app="web", stop_seconds=0.1)
+    slow = Slow(world.transport)
+    world.cluster = Cluster(slow)
+    result = world.drain(seconds=1.2)
+    assert result.ended is Ended.UNFINISHED
+    assert 4 <= len(result.evicted) < 70
+    assert len(world.evictions()) == len(result.evicted), "and no answer was lost"
+    assert slow.cut == 0
 
 
 def test_a_budget_paces_the_drain_without_a_hail_of_requests(world: World) -> None:

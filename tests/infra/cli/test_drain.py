@@ -318,6 +318,33 @@ def test_only_the_selected_pods_leave(groundcrew: Shell, floor: Floor) -> None:
     assert floor.on() == ["db-1"]
 
 
+@pytest.mark.parametrize("others", [0, 2])
+def test_a_pod_that_is_bound_just_before_the_cordon_is_evicted_too(
+    groundcrew: Shell, floor: Floor, others: int
+) -> None:
+    for number in range(others):
+        floor.pod(f"web-{number}")
+    floor.server.faults.before("patch", f"/nodes/{NODE}", lambda _: floor.pod("late"))
+    code, out, _ = groundcrew("drain", NODE)
+    assert (code, f"{others + 1} pod" in out) == (0, True)
+    assert floor.on() == []
+    asked = [r.path.partition("?")[0] for r in floor.server.requests("list", "/api/v1/pods")]
+    assert len(asked) <= 3, "before the cordon, and once the node seems to be empty"
+
+
+def test_many_nodes_of_a_small_cluster_are_read_by_one_list(
+    groundcrew: Shell, floor: Floor
+) -> None:
+    names = [f"a-{number:02}" for number in range(1, 13)]
+    floor.server.seen.clear()
+    code, _, err = groundcrew("drain", *names, "no-such-node")
+    assert (code, "no such node: no-such-node;" in err) == (2, True)
+    assert floor.server.requests("get", "/nodes/") == []
+    assert groundcrew("drain", *names)[0] == 0
+    assert all(floor.cordoned(name) for name in names)
+    assert not floor.cordoned("a-13")
+
+
 def test_nodes_are_chosen_by_label(groundcrew: Shell, floor: Floor) -> None:
     floor.fleet.change("a-03", lambda n: n["metadata"]["labels"].update(rack="7"))
     floor.pod("web-1", on="a-03")
