@@ -11,7 +11,8 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from events import cloudevent
-from infra.local.broker import HttpBroker
+from infra.local import manifests
+from infra.local.broker import Broker, Call, post
 from infra.local.clock import Ticks
 from tests.bench.nth.subjects import Running, running
 from tests.controlplane.cluster import ControlPlane
@@ -57,17 +58,19 @@ class Apart:
 
 @contextlib.contextmanager
 def _ingress(urls: Mapping[str, str]) -> Iterator[str]:
-    """A broker's ingress, whose triggers post to ``urls``, with the clocks that wake them."""
-    broker = HttpBroker(urls)
+    """A broker whose triggers post to ``urls``, with the clocks that wake them. As Knative's with
+    an in-memory channel it answers when all that follows from the event has happened, and 500 when
+    a trigger could not be served."""
+    broker = Broker({name: _at(url, name) for name, url in urls.items()})
 
     class Ingress(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
 
         def do_POST(self) -> None:
             body = self.rfile.read(int(self.headers["content-length"]))
-            for event in cloudevent.parse(dict(self.headers.items()), body):
-                broker.publish(event)
-            self.send_response(202)
+            [event] = cloudevent.parse(dict(self.headers.items()), body)
+            failed = any(delivery.dead for delivery in broker.publish(event))
+            self.send_response(500 if failed else 202)
             self.send_header("content-length", "0")
             self.end_headers()
 
@@ -81,7 +84,7 @@ def _ingress(urls: Mapping[str, str]) -> Iterator[str]:
         while not over.wait(0.2):
             now = datetime.now(UTC)
             for due in ticks.due(last, now):
-                broker.publish(due.event)
+                threading.Thread(target=broker.publish, args=(due.event,), daemon=True).start()
             last = now
 
     threads = [threading.Thread(target=run, daemon=True) for run in (server.serve_forever, tick)]
@@ -92,6 +95,10 @@ def _ingress(urls: Mapping[str, str]) -> Iterator[str]:
     finally:
         over.set()
         server.shutdown()
-        broker.close()
         for thread in threads:
             thread.join(10.0)
+
+
+def _at(url: str, name: str) -> Call:
+    trigger = next(one for one in manifests.triggers() if one.subscriber == name)
+    return lambda events: post({name: url}, trigger, events[0])
