@@ -14,7 +14,6 @@ read now and then, and no write.
 """
 
 import contextlib
-import logging
 from collections.abc import Mapping
 from datetime import datetime
 
@@ -39,8 +38,6 @@ PING = "dev.knative.sources.ping"
 CORDONED = "dev.groundcrew.nodes.cordoned"
 DRAINED = "dev.groundcrew.nodes.drained"
 BLOCKED = "dev.groundcrew.drain.blocked"
-
-log = logging.getLogger(__name__)
 
 MOST_IN_ANSWER = 100
 MOST_TAKEN_OFF = 30
@@ -69,7 +66,8 @@ def drain(context: Context, named: frozenset[str] = frozenset()) -> Outcome:
     seconds = max(0.5, settings.call_seconds - WRITING_SECONDS)
     marked = {n.name: n for n in cluster.list_nodes(keys.STATE) if _concerns(n)}
     seen = [_facts(n) for n in marked.values()]
-    _take_off(cluster, [marked.pop(f.view.name) for f in seen if draining.is_leftover(f)])
+    given_back = [marked.pop(f.view.name) for f in seen if draining.is_leftover(f)]
+    _take_off(cluster, given_back)
     glance = decide(
         [f for f in seen if f.view.name in marked], default_policy().drain, clock.now(), named
     )
@@ -77,7 +75,7 @@ def drain(context: Context, named: frozenset[str] = frozenset()) -> Outcome:
         # The usual tick: one request.
         looks = [d.look_again for d in glance if d.look_again]
         return Outcome(
-            declined="no drain is due",
+            declined=_nothing_due(given_back),
             look_again=min(looks, default=None),
             requests=dict(cluster.requests),
         )
@@ -123,11 +121,17 @@ def _facts(node: types.Node) -> NodeFacts:
     )
 
 
+def _nothing_due(given_back: list[types.Node]) -> str:
+    if not given_back:
+        return "no drain is due"
+    names = ", ".join(node.name for node in given_back[:3])
+    return f"no drain is due; back in service, their last drain is forgotten: {names}"
+
+
 def _take_off(cluster: Cluster, given_back: list[types.Node]) -> None:
     for node in given_back[:MOST_TAKEN_OFF]:
         with contextlib.suppress(errors.TestFailed, errors.NotFound):
             drain_mark.remove(cluster, node)
-            log.info("%s is back in service: what was written about its drain is gone", node.name)
 
 
 def _concerns(node: types.Node) -> bool:

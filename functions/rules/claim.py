@@ -19,6 +19,8 @@ class Claim(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     v: int = VERSION
     by: str
     at: datetime
+    reason: str = ""
+    """In their words."""
     over: datetime | None = None
     """When cordon had taken the node out of service, if it had."""
 
@@ -41,3 +43,12 @@ def on(cordon: Cordon, text: str | None) -> Claim | None:
     """The claim that holds ``cordon``, if the node's annotation says one."""
     claim = decode(text)
     return claim if claim is not None and claim.over == cordon.at else None
+
+
+def standing(cordon: Cordon | None, text: str | None, *, unschedulable: bool) -> Claim | None:
+    """The claim by which the node is out of service, or would stay so when ``cordon`` is over.
+    None where it was left behind: on a node in service, or by an earlier cordon."""
+    claim = decode(text) if unschedulable else None
+    if claim is None or cordon is None or cordon.theirs:
+        return claim
+    return claim if claim.over == cordon.at else None

@@ -72,7 +72,9 @@ def record_of(node: types.Node) -> Record:
         return Record()
 
 
-def cordon(call: Call, node: types.Node, by: str, *, dry_run: bool = False) -> Cordoned:
+def cordon(
+    call: Call, node: types.Node, by: str, *, reason: str = "", dry_run: bool = False
+) -> Cordoned:
     """Cordon ``node``, which was just read, and put ``by``'s claim on it. A patch whose answer was
     lost is looked at again, and sent again if it was not carried out.
 
@@ -85,7 +87,8 @@ def cordon(call: Call, node: types.Node, by: str, *, dry_run: bool = False) -> C
             return found
         record = record_of(found)
         over = record.cordon.at if record.cordon and found.unschedulable else None
-        made = Claim(by=by, at=call.now().replace(microsecond=0), over=over)
+        now = call.now().replace(microsecond=0)
+        made = Claim(by=by, at=now, reason=reason, over=over)
         patch = [*_tests(found), *_put_claim(found, made)]
         if not found.unschedulable:
             patch.append({"op": "add", "path": "/spec/unschedulable", "value": True})

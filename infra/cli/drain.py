@@ -26,7 +26,7 @@ then stay in service. A node cordoned this way is yours: groundcrew does not giv
 
 EPILOG = """\
 examples:
-  groundcrew drain gpu-a-17
+  groundcrew drain gpu-a-17 --reason "swap the NIC, ticket 4711"
   groundcrew drain gpu-a-17 gpu-a-18 --timeout 10m --delete-emptydir-data
   groundcrew drain -l pool=a100 --dry-run=server
   groundcrew drain gpu-a-17 -o json | jq '.nodes[].left'
@@ -107,7 +107,9 @@ def _work(call: Call, session: Session, prepared: Sequence[Prepared], options: O
             screen.say(f"{one.name}: warning: {warning}")
     with drain_work.interrupts(call, screen):
         try:
-            cordoned = drain_work.cordon_all(call, prepared, session.operator, screen)
+            cordoned = drain_work.cordon_all(
+                call, prepared, session.operator, options.reason, screen
+            )
         except drain_work.Interrupted as end:
             print(f"groundcrew: {end}", file=sys.stderr)
             return drain_work.INTERRUPTED

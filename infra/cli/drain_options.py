@@ -8,6 +8,7 @@ from typing import Any
 
 from functions.rules.policy import Duration
 
+LONGEST_REASON = 200
 YES, NO = ("true", "1", "t"), ("false", "0", "f")
 
 
@@ -29,6 +30,8 @@ class Options:
     dry_run: str = ""
     """``client`` or ``server``."""
     output: str = "table"
+    reason: str = ""
+    """Why the nodes are taken out of service, in the operator's words."""
 
     @classmethod
     def of(cls, args: argparse.Namespace) -> "Options":
@@ -45,6 +48,7 @@ class Options:
             gang_notice=args.gang_notice,
             dry_run=args.dry_run,
             output=args.output,
+            reason=args.reason,
         )
 
 
@@ -108,6 +112,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     pods.add_argument("--disable-eviction", action=_NotOurs, help=argparse.SUPPRESS)
     add_dry_run(parser)
+    parser.add_argument(
+        "--reason",
+        type=_reason,
+        metavar="TEXT",
+        default="",
+        help="kept on the node, for whoever asks why it is out of service (groundcrew explain)",
+    )
     parser.add_argument("-o", "--output", choices=("table", "json"), default="table")
 
 
@@ -174,6 +185,14 @@ def _grace(text: str) -> int | None:
             "that a StatefulSet's could run twice; the least is 1"
         )
     return seconds
+
+
+def _reason(text: str) -> str:
+    if len(text.encode()) > LONGEST_REASON:
+        raise argparse.ArgumentTypeError(
+            f"{len(text.encode())} bytes: at most {LONGEST_REASON} are kept on a node"
+        )
+    return text
 
 
 def _skip(text: str) -> timedelta | None:

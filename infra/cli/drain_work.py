@@ -55,7 +55,11 @@ class Screen(Protocol):
 
 
 def cordon_all(
-    call: Call, prepared: Sequence[Prepared], operator: Callable[[], str], screen: Screen
+    call: Call,
+    prepared: Sequence[Prepared],
+    operator: Callable[[], str],
+    reason: str,
+    screen: Screen,
 ) -> list[Cordoned]:
     """Raises `Refused` when one of them cannot be cordoned, and `Interrupted`; then none is."""
     needs = any(p.cordoned in (Before.FREE, Before.INCIDENT) for p in prepared)
@@ -63,7 +67,7 @@ def cordon_all(
 
     def one(found: Prepared) -> Cordoned | Exception:
         try:
-            return cordon_by_hand.cordon(call, found.node, by)
+            return cordon_by_hand.cordon(call, found.node, by, reason=reason)
         except (errors.KubernetesError, Replaced) as problem:
             return problem
 

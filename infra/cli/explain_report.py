@@ -27,7 +27,7 @@ from infra.cli import (
 from infra.cli.connect import Session
 from infra.cli.machine import Found, Remembered
 from infra.cli.replacement_report import Replacement
-from infra.cli.status_report import Drain
+from infra.cli.status_report import Drain, Taken
 
 EVENTS_SHOWN = 12
 
@@ -88,6 +88,8 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     """From the ledger: when it was written there."""
     cordon: str
     cordoned: datetime | None = None
+    taken: Taken | None = None
+    """By whom, when a person holds it with our commands."""
     unreadable: str = ""
     """Why our annotation cannot be read."""
     incidents: list[Story]
@@ -131,6 +133,7 @@ def _of_the_node(session: Session, found: Found, node: types.Node, now: datetime
     said = {(n.source, n.check, n.ref): n for n in kubernetes_node.notices_of(node)}
     led = in_force.pools.get(view.pool)
     drain = status_report.drain_of(node)
+    taken = Taken.of(node, record)
     events, events_missing = _events(session, node.name, node.metadata.uid)
     places = [*in_force.pools.values(), in_force.ledgers.get("", Ledger())]
     recent = [r for r in record.releases if now - r < in_force.policy.recovery.releases_within]
@@ -140,13 +143,14 @@ def _of_the_node(session: Session, found: Found, node: types.Node, now: datetime
         name=node.name,
         found="node",
         pool=view.pool,
-        state=view.state or "in service",
+        state=view.state or _unmarked(view, taken),
         provider_id=node.provider_id,
         boot_id=node.boot_id,
         uid=node.metadata.uid,
         gpus=view.gpus,
         gpus_allocatable=view.gpus_allocatable,
-        cordon=_cordon(record, view, unreadable=unreadable),
+        cordon=_cordon(record, view, taken, unreadable=unreadable),
+        taken=taken,
         cordoned=record.cordon.at if record.cordon else None,
         unreadable=unreadable,
         incidents=_stories(record, view, in_force.policy, now, led, said),
@@ -239,16 +243,29 @@ def _record(view: NodeView) -> tuple[Record, str]:
         return Record(), str(problem)
 
 
-def _cordon(record: Record, view: NodeView, *, unreadable: str) -> str:
+def _unmarked(view: NodeView, taken: Taken | None) -> str:
+    if not view.unschedulable:
+        return "in service"
+    return status_report.BY_HAND if taken else status_report.BY_OTHERS
+
+
+def _cordon(record: Record, view: NodeView, taken: Taken | None, *, unreadable: str) -> str:
     if not view.unschedulable:
         uncordoned = "uncordoned by somebody else since: noted at the next look"
         return uncordoned if record.cordon else "not cordoned"
     if unreadable:
         return "cordoned; whose it is stands in the annotation, which cannot be read"
+    if taken and (record.cordon is None or record.cordon.theirs):
+        return f"by hand: groundcrew leaves it as it is (groundcrew uncordon {view.name})"
     if record.cordon is None:
         return "cordoned by somebody else: groundcrew leaves it as it is"
     if record.cordon.theirs:
         return "cordoned by somebody else before groundcrew wanted to: stays when this is over"
+    if taken:
+        return (
+            "by groundcrew, and held by hand: stays when this is over "
+            f"(groundcrew uncordon {view.name})"
+        )
     return "cordoned by groundcrew"
 
 

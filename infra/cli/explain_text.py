@@ -66,6 +66,10 @@ def _identity(report: Report) -> Rows:
     if report.cordon:
         since = f", {screen.ago(report.cordoned, report.at)}" if report.cordoned else ""
         rows.append(("cordon", report.cordon + since))
+    if report.taken:
+        why = f": {report.taken.reason}" if report.taken.reason else ""
+        when = screen.ago(report.taken.at, report.at)
+        rows.append(("taken by", f"{report.taken.by}, {when}{why}"))
     if report.unreadable:
         rows.append(
             (

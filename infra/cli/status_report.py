@@ -7,7 +7,7 @@ import msgspec
 
 from functions.cordon import FULL_READ
 from functions.gateways.kubernetes import types
-from functions.rules import breaker, drain_state, draining, incidents, keys, policy
+from functions.rules import breaker, claim, drain_state, draining, incidents, keys, policy
 from functions.rules.cordoning import Verdict
 from functions.rules.decision import Action
 from functions.rules.drain_state import DrainState, State
@@ -22,7 +22,7 @@ from infra.cli.live import Fleet
 
 STALE = 3 * FULL_READ
 """A ledger older than this was missed by two resyncs in a row."""
-BY_OTHERS = "by others"
+BY_HAND, BY_OTHERS = "by hand", "by others"
 
 
 class Breaker(msgspec.Struct, frozen=True):
@@ -91,12 +91,26 @@ class Machine(msgspec.Struct, frozen=True):
         return cls(found.phase, found.began, found.due, found.tried, found.would, found.holding)
 
 
+class Taken(msgspec.Struct, frozen=True):
+    """A person has taken the node out of service with our commands, and gives it back."""
+
+    by: str
+    at: datetime
+    reason: str
+
+    @classmethod
+    def of(cls, node: types.Node, record: Record) -> "Taken | None":
+        text = node.metadata.annotation(keys.CORDONED_BY)
+        found = claim.standing(record.cordon, text, unschedulable=node.unschedulable)
+        return cls(found.by, found.at, found.reason) if found else None
+
+
 class Node(msgspec.Struct, frozen=True):
     name: str
     pool: str
     state: str
     """The state label: ``evict``, ``cordon``, ``held``, ``watch``, ``dismissed``, ``released``;
-    or that somebody else cordoned it."""
+    or that a person did, by hand or in another way."""
     since: datetime | None
     """When it was cordoned; else our first sight of the worst incident."""
     incident: str
@@ -112,6 +126,7 @@ class Node(msgspec.Struct, frozen=True):
     """Its seven-day clock and its rung; None: none runs."""
     next_look: datetime | None
     """When there is something to decide anew; None: whenever something is said or seen."""
+    taken: Taken | None
 
 
 class Policy(msgspec.Struct, frozen=True):
@@ -207,8 +222,27 @@ def _nodes(fleet: Fleet, *, everything: bool) -> Iterable[Node]:
     if everything:
         for node in fleet.nodes:
             if node.unschedulable and not node.metadata.label(keys.STATE):
-                pool = mark.view(node, fleet.active.policy).pool
-                yield Node(node.name, pool, BY_OTHERS, None, "", "", 0, True, {}, None, None, None)
+                yield _unmarked(node, mark.view(node, fleet.active.policy).pool)
+
+
+def _unmarked(node: types.Node, pool: str) -> Node:
+    """Cordoned, and not by us."""
+    taken = Taken.of(node, Record())
+    return Node(
+        name=node.name,
+        pool=pool,
+        state=BY_HAND if taken else BY_OTHERS,
+        since=taken.at if taken else None,
+        incident="",
+        reason="",
+        more_incidents=0,
+        theirs=True,
+        held_by={},
+        drain=None,
+        machine=None,
+        next_look=None,
+        taken=taken,
+    )
 
 
 def _node(node: types.Node, verdict: Verdict, now: datetime) -> Node:
@@ -236,6 +270,7 @@ def _node(node: types.Node, verdict: Verdict, now: datetime) -> Node:
         drain=Drain.of(drain) if drain else None,
         machine=Machine.of(node),
         next_look=next_look(verdict, drain, now),
+        taken=Taken.of(node, record),
     )
 
 
@@ -269,7 +304,7 @@ def _named(incident: Incident | None) -> str:
     return f"{incident.check} ({incident.source})" if incident else ""
 
 
-_ORDER = ("evict", "cordon", "held", "watch", BY_OTHERS, "dismissed", "released")
+_ORDER = ("evict", "cordon", "held", "watch", BY_HAND, BY_OTHERS, "dismissed", "released")
 
 
 def _gravest_first(node: Node) -> tuple[int, str, str]:

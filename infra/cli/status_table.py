@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from infra.cli import screen
 from infra.cli.screen import COLOURS, text
-from infra.cli.status_report import BY_OTHERS, Breaker, Machine, Node, Pool, Report
+from infra.cli.status_report import BY_OTHERS, Breaker, Machine, Node, Pool, Report, Taken
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -162,6 +162,12 @@ def _clock(found: Machine, at: datetime) -> str:
     return f"machine: {words}"
 
 
+def taken(found: Taken, at: datetime) -> str:
+    """``jane, 3h ago: swap the NIC``."""
+    reason = f": {found.reason}" if found.reason else ""
+    return f"{found.by}, {screen.span(at - found.at)} ago{reason}"
+
+
 def _why(node: Node, at: datetime) -> Iterable[tuple[str, str]]:
     if node.state == BY_OTHERS:
         yield "cordoned by somebody else, no incident", ""
@@ -170,7 +176,9 @@ def _why(node: Node, at: datetime) -> Iterable[tuple[str, str]]:
     more = f", and {node.more_incidents} more" if node.more_incidents else ""
     if node.incident:
         yield f"{node.incident}{reason}{more}", ""
-    if node.theirs:
+    if node.taken:
+        yield f"taken by {taken(node.taken, at)}" + ("; stays so" if node.incident else ""), ""
+    elif node.theirs:
         yield "the cordon is somebody else's and stays", ""
     for what, sentence in node.held_by.items():
         yield ON_TOP.get(what, sentence), COLOURS["held"]

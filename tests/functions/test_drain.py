@@ -316,7 +316,7 @@ def test_what_was_written_about_a_drain_goes_when_the_node_is_given_back(world: 
     world.call()
     give_back(world)
     world.server.seen.clear()
-    world.tick(3)
+    assert world.tick(3)[0].declined.endswith("their last drain is forgotten: n1")
     assert world.annotation() is None
     assert world.writes() == ["patch /api/v1/nodes/n1"]
 

@@ -28,3 +28,27 @@ def test_a_claim_that_was_forgotten_does_not_hold_a_later_cordon() -> None:
 def test_what_is_no_claim_holds_nothing(text: str | None) -> None:
     assert claim.decode(text) is None
     assert claim.on(CORDON, text) is None
+
+
+FREE = Claim(by="jane", at=AT)
+"""On a node that was in service."""
+
+
+@pytest.mark.parametrize(
+    ("cordon", "made", "unschedulable", "stands"),
+    [
+        pytest.param(None, FREE, True, True, id="taken, and nothing is wrong"),
+        pytest.param(None, FREE, False, False, id="left behind by another way of uncordoning"),
+        pytest.param(CORDON, MADE, True, True, id="taken on top of an incident"),
+        pytest.param(None, MADE, True, True, id="that incident is over, and the cordon stayed"),
+        pytest.param(Cordon(at=AT, theirs=True), FREE, True, True, id="an incident came later"),
+        pytest.param(CORDON, FREE, True, False, id="left behind, and cordoned for an incident"),
+        pytest.param(CORDON, None, True, False, id="no claim"),
+    ],
+)
+def test_a_claim_stands_for_the_cordon_that_is_there_now(
+    cordon: Cordon | None, made: Claim | None, unschedulable: bool, stands: bool
+) -> None:
+    text = claim.encode(made) if made else None
+    found = claim.standing(cordon, text, unschedulable=unschedulable)
+    assert found == (made if stands else None)

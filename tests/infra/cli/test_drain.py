@@ -181,6 +181,16 @@ def test_somebody_elses_cordon_stays_theirs_and_is_not_written_over(
     assert [w for w in floor.writes() if w.startswith("patch")] == []
 
 
+def test_the_reason_that_was_given_is_kept_on_the_node(groundcrew: Shell, floor: Floor) -> None:
+    assert groundcrew("drain", NODE, "--reason", "swap the NIC")[0] == 0
+    found = floor.claim()
+    assert found is not None
+    assert found.reason == "swap the NIC"
+    code, _, err = groundcrew("drain", "a-02", "--reason", "x" * 201)
+    assert (code, "at most 200" in err) == (2, True)
+    assert not floor.cordoned("a-02")
+
+
 def test_a_second_drain_writes_nothing(groundcrew: Shell, floor: Floor) -> None:
     floor.pod("web-1")
     groundcrew("drain", NODE)

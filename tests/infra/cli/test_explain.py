@@ -193,6 +193,20 @@ def test_somebody_elses_cordon_is_theirs(groundcrew: Shell, fleet: Fleet, sick: 
     assert "cordoned by somebody else" in told(groundcrew, "a-01")
 
 
+def test_who_took_the_node_when_and_why_is_told(groundcrew: Shell, fleet: Fleet) -> None:
+    fleet.resync()
+    assert groundcrew("drain", "b-01", "--reason", "swap the NIC")[0] == 0
+    fleet.pass_time(hours=3)
+    out = words(groundcrew("explain", "b-01")[1])
+    assert "cordon by hand: groundcrew leaves it as it is (groundcrew uncordon b-01)" in out
+    assert re.search(r"taken by .*, .* \(3h ago\): swap the NIC", out)
+    fleet.say("a-01")
+    assert groundcrew("drain", "a-01")[0] == 0
+    out = words(groundcrew("explain", "a-01")[1])
+    assert "by groundcrew, and held by hand: stays when this is over" in out
+    assert "taken by" in out
+
+
 def test_the_drain_with_what_blocks_it(groundcrew: Shell, fleet: Fleet) -> None:
     fleet.server.apply(builders.pdb("web", labels={"app": "web"}, min_available=1))
     fleet.server.apply(builders.workload("Deployment", "web", replicas=1))

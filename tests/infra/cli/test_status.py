@@ -177,6 +177,36 @@ def test_others_cordons_are_counted_and_shown_by_name_with_all(
     assert "b-09" in groundcrew("status", "--all")[1]
 
 
+def test_who_took_a_node_when_and_why_is_shown_with_all(groundcrew: Shell, fleet: Fleet) -> None:
+    fleet.resync()
+    assert groundcrew("drain", "b-09", "--reason", "swap the NIC, ticket 4711")[0] == 0
+    fleet.pass_time(hours=3)
+    fleet.resync()
+    out = groundcrew("status", "--all")[1]
+    row = words(out[out.index("b-09") :])
+    assert row.startswith("b-09 b by hand 3h taken by ")
+    assert "3h ago: swap the NIC, ticket 4711" in row
+    (node,) = report(groundcrew, "--all")["nodes"]
+    assert node["taken"]["reason"] == "swap the NIC, ticket 4711"
+    fleet.change("b-09", lambda n: n["spec"].pop("unschedulable"))
+    assert report(groundcrew, "--all")["nodes"] == []
+
+
+def test_who_took_a_node_with_an_incident_is_shown(groundcrew: Shell, fleet: Fleet) -> None:
+    fleet.resync()
+    fleet.say("a-01")
+    assert groundcrew("drain", "a-01")[0] == 0
+    fleet.pass_time(hours=1)
+    fleet.resync()
+    out = words(groundcrew("status")[1])
+    assert "1h ago; stays so" in out
+    (node,) = report(groundcrew)["nodes"]
+    assert node["taken"]["by"]
+    assert groundcrew("uncordon", "a-01")[0] == 0
+    fleet.resync()
+    assert report(groundcrew)["nodes"][0]["taken"] is None
+
+
 def test_a_node_that_others_cordoned_before_is_counted_once(
     groundcrew: Shell, fleet: Fleet
 ) -> None:
