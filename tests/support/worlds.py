@@ -74,6 +74,7 @@ def listening(function: Function) -> Iterator[str]:
         connect=function.connect,
         clock=function.clock,
         settings=function.settings,
+        aws=function.aws,
     )
     app = flask.Flask(function.name)
     for rule in ("/", "/<path:path>"):
