@@ -347,6 +347,8 @@ class Masker:
 
     def _field_rule(self, name: str) -> str:
         fields = self._rules.fields
+        if fits(name, fields.kept):
+            return ""
         for rule in ("dropped", "secret", "person", "account"):
             if fits(name, getattr(fields, rule)):
                 return rule

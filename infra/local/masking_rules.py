@@ -24,6 +24,7 @@ class _Section(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Fields(_Section, frozen=True):
+    kept: tuple[str, ...] = ()
     dropped: tuple[str, ...] = ()
     secret: tuple[str, ...] = ()
     person: tuple[str, ...] = ()

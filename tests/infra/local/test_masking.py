@@ -120,6 +120,15 @@ def test_what_is_named_by_its_field_is_gone_wherever_it_stands() -> None:
     assert len(found["subscriptionId"]) == 36
 
 
+def test_what_is_no_secret_although_it_is_called_so_is_kept_and_still_looked_at() -> None:
+    token = "87654321-4321-4321-4321-210987654321"
+    found = masked({"detail": {"LifecycleActionToken": token, "nextToken": token}})["detail"]
+    assert found == {"LifecycleActionToken": token, "nextToken": "masked"}
+    assert masked({"LifecycleActionToken": "jane@corp.example"}) != {
+        "LifecycleActionToken": "jane@corp.example"
+    }
+
+
 def test_json_in_a_text_is_looked_into() -> None:
     inner = json.dumps({"token": "abc", "at": json.dumps(["jane@corp.example"])})
     found = json.loads(masked({"Message": inner})["Message"])
