@@ -34,6 +34,7 @@ examples:
   groundcrew replay a-bad-week --policy mine.yaml   what would your policy have done?
   groundcrew replay --report week.html              and a page to look at it closely
   groundcrew replay my-week --policy mine.yaml      your own week, as recorded
+  groundcrew replay my-week --report my-week.html   and a page of it
   groundcrew replay --speed 3600                    an hour a second, to watch it
   groundcrew replay --json | jq 'select(.action == "cordon")'
 
@@ -90,13 +91,11 @@ def run(args: argparse.Namespace) -> int:
             return _list([scenario_file.find(name) for name in scenario_file.known()])
         policy = _policy(args.policy)
         chosen = [_find(name) for name in args.scenarios or [DEFAULT]]
-        if args.report and any(isinstance(one, Path) for one in chosen):
-            return _wrong("--report shows scenarios; for a history: groundcrew backtest -o html")
         report = _report(args.report)
         played: list[Played] = []
         for one in chosen:
             if isinstance(one, Path):
-                played.append(_play_history(one, args, policy, first=not played))
+                played.append(_play_history(one, args, policy, report, first=not played))
             else:
                 played.append(_play(one, args, policy, report, first=not played))
         if report is not None:
@@ -190,19 +189,45 @@ def _play(
 
 
 def _play_history(
-    path: Path, args: argparse.Namespace, policy: str | None, *, first: bool
+    path: Path,
+    args: argparse.Namespace,
+    policy: str | None,
+    report: "Report | None",
+    *,
+    first: bool,
 ) -> "Played":
     from infra.local import recorded_play
+    from infra.local.timeline import Entry
 
     scenario, history, reader = recorded_play.load(path)
+    recorder = report.recorder(scenario, policy) if report else None
 
-    def play(tell: Callable[..., None], pace: Callable[[datetime], None]) -> "Played":
+    def play(tell: Callable[[Entry], None], pace: Callable[[datetime], None]) -> "Played":
+        if recorder is None:
+            return recorded_play.play(
+                scenario, history, reader, policy=policy, on_entry=tell, on_time=pace
+            )
+
+        def told(entry: Entry) -> None:
+            recorder.entry(entry)
+            tell(entry)
+
         return recorded_play.play(
-            scenario, history, reader, policy=policy, on_entry=tell, on_time=pace
+            scenario,
+            history,
+            reader,
+            policy=policy,
+            on_entry=told,
+            on_time=pace,
+            around=recorder.world,
+            through=recorder.through,
         )
 
     played = _shown(scenario, args, play, first=first)
-    for note in recorded_play.notes_on(scenario, history, reader):
+    notes = recorded_play.notes_on(scenario, history, reader)
+    if report is not None and recorder is not None:
+        report.add(recorder, played, notes)
+    for note in notes:
         print(f"note: {note}", file=sys.stderr)
     return played
 

@@ -143,7 +143,10 @@ class History:
                 continue
             yield Event(line.at, _recording(line))
         if earlier:
-            self._note(f"{earlier} events from before the starting point ({_stamp(start)})")
+            self._note(
+                f"{earlier:,} event{'s are' if earlier > 1 else ' is'} from before the starting "
+                f"point ({_stamp(start)}), and left out"
+            )
 
     # how it is done
 

@@ -13,6 +13,7 @@ from typing import Any
 
 from events.cloudevent import CloudEvent
 from functions.edge.context import Outcome
+from functions.rules import keys
 from functions.rules import policy as policies
 from functions.rules.decision import Action, Decision
 from functions.rules.policy import Policy
@@ -24,10 +25,11 @@ from infra.local.gate import Eviction
 from infra.local.history import History
 from infra.local.out_of_service import OutOfService
 from infra.local.past import filling
-from infra.local.past.course import Course
+from infra.local.past.course import Around, Course
 from infra.local.past.reader import Reader
 from infra.local.player import Counts, Played
 from infra.local.scenario import Cluster, Pool, Scenario
+from infra.local.stage import Through
 from infra.local.timeline import Did, Entry, Trouble
 from infra.local.world import Change
 
@@ -39,38 +41,49 @@ _REFUSED = re.compile(r": 4(00|04|13|15): ")
 class Recorded(Scenario, frozen=True, kw_only=True):
     """A history in the place of a scenario."""
 
-    pool_by_node: dict[str, Pool]
+    names: dict[str, str]
+    """By node, its pool's name."""
     objects: tuple[Object, ...]
     notes: tuple[str, ...] = ()
 
     @property
     def nodes(self) -> dict[str, Pool]:
-        return self.pool_by_node
+        return {node: self.cluster.pools[pool] for node, pool in self.names.items()}
+
+    @property
+    def pool_of_nodes(self) -> dict[str, str]:
+        return self.names
 
 
 def load(path: Path) -> tuple[Recorded, History, Reader]:
     """The history at ``path`` and its beginning. Raises `history.HistoryError`."""
     history, reader = History.open(path), Reader()
+    return begin(history, reader), history, reader
+
+
+def begin(history: History, reader: Reader) -> Recorded:
+    """What ``history`` is played as. ``reader`` learns its nodes."""
     everything = list(history.objects())
     items, notes = filling.beginning(history, everything, reader)
     text = _policy(everything)
     pools = _pools(items, policies.parse(text) if text else policies.default())
-    sizes = Counter(pools.values())
-    by_name = {name: Pool(count=sizes[name], instance_type="") for name in sorted(sizes)}
-    scenario = Recorded(
-        name=path.resolve().name,
-        file=str(path),
+    by_name = {
+        name: Pool(count=count, instance_type=_type(items, pools, name))
+        for name, count in sorted(Counter(pools.values()).items())
+    }
+    return Recorded(
+        name=history.path.resolve().name,
+        file=str(history.path),
         shows="Recorded history.",
         start=history.start,
         end=history.end + AFTERMATH,
         cluster=Cluster(pools=by_name),
         policy=text,
         steps=(),
-        pool_by_node={node: by_name[pool] for node, pool in pools.items()},
+        names=dict(pools),
         objects=tuple(items),
         notes=notes,
     )
-    return scenario, history, reader
 
 
 def play(
@@ -81,14 +94,18 @@ def play(
     policy: str | None = None,
     on_entry: Callable[[Entry], None] = lambda entry: None,
     on_time: Callable[[datetime], None] = lambda now: None,
+    around: Around = lambda world: world,
+    through: Through = lambda functions: functions,
 ) -> Played:
-    """Let happen what was recorded. ``policy`` replaces the one that was in force then. Raises
-    `history.HistoryError`."""
+    """Let happen what was recorded. ``policy`` replaces the one that was in force then;
+    ``around`` and ``through`` are for who listens. Raises `history.HistoryError`."""
     text = scenario.policy if policy is None else policy
     in_force = policies.parse(text) if text else policies.default()
     witness = _Witness(scenario, in_force, on_entry)
     started = time.perf_counter()
-    course = _Course(in_force, scenario.start, scenario.objects, witness)
+    course = _Course(
+        in_force, scenario.start, scenario.objects, witness, around=around, through=through
+    )
     for event in history.events():
         on_time(event.at)
         course.hear(reader.hear(event))
@@ -112,10 +129,17 @@ class _Course(Course):
     """Tells its witness of failures, too, and counts what wakes the functions."""
 
     def __init__(
-        self, policy: Policy, start: datetime, items: tuple[Object, ...], witness: "_Witness"
+        self,
+        policy: Policy,
+        start: datetime,
+        items: tuple[Object, ...],
+        witness: "_Witness",
+        *,
+        around: Around,
+        through: Through,
     ) -> None:
         self.teller = witness
-        super().__init__(policy, start, items, witness)
+        super().__init__(policy, start, items, witness, around=around, through=through)
 
     def answered(self, event: CloudEvent, outcome: Outcome, requests: int) -> None:
         super().answered(event, outcome, requests)
@@ -215,3 +239,13 @@ def _pools(items: list[Object], policy: Policy) -> Mapping[str, str]:
         for item in items
         if item["kind"] == "Node"
     }
+
+
+def _type(items: list[Object], pools: Mapping[str, str], pool: str) -> str:
+    """The instance type that most of its nodes are of."""
+    found = Counter(
+        labels_of(item).get(keys.INSTANCE_TYPE, "")
+        for item in items
+        if item["kind"] == "Node" and pools[item["metadata"]["name"]] == pool
+    )
+    return found.most_common(1)[0][0]

@@ -305,6 +305,13 @@ class Scenario(msgspec.Struct, frozen=True, kw_only=True):
             name: pool for key, pool in self.cluster.pools.items() for name in names_of(key, pool)
         }
 
+    @property
+    def pool_of_nodes(self) -> dict[str, str]:
+        """By node, its pool's name."""
+        return {
+            name: key for key, pool in self.cluster.pools.items() for name in names_of(key, pool)
+        }
+
 
 def names_of(key: str, pool: Pool) -> list[str]:
     width = max(2, len(str(pool.count)))

@@ -52,8 +52,8 @@ def rows_of(played: Played) -> list[tuple[str, str]]:
     rows = [
         (
             "events",
-            f"{counts.events} heard: {counts.events - counts.acted} needed nothing, "
-            f"{counts.acted} led to a decision",
+            f"{counts.events:,} heard: {counts.events - counts.acted:,} needed nothing, "
+            f"{counts.acted:,} led to a decision",
         ),
         (
             "nodes",

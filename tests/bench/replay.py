@@ -3,6 +3,7 @@
     python -m tests.bench.replay                 the case fleet-day, on one core
     python -m tests.bench.replay backtest        days under two policies: does memory grow?
     python -m tests.bench.replay backtest --days 30    and a line after each, on stderr
+    python -m tests.bench.replay report          days in a page: memory, and its size
 
 Played is what `tests.bench.fleet` makes up, by the way that ``groundcrew backtest`` plays a
 folder: line, request, CloudEvent, broker, function, embedded cluster. The time that making the
@@ -27,9 +28,13 @@ import msgspec
 
 from events import recording
 from functions.rules import policy
+from infra.local import recorded_play
 from infra.local.backtest import sides
 from infra.local.backtest.sides import Choice, Played
 from infra.local.history import Event
+from infra.local.past.reader import Reader
+from infra.local.report import build, page
+from infra.local.report.recorder import Recorder
 from tests.bench import fleet
 from tests.bench.fleet import Fleet
 
@@ -55,6 +60,7 @@ class MadeUp:
 
     def __init__(self, days: int, events: int) -> None:
         self._fleet, self._days, self._events = Fleet(), days, events
+        self.end = self.start + days * fleet.DAY
         self.making_seconds = 0.0
         self.by_day: list[Day] = []
 
@@ -122,6 +128,37 @@ def backtest_days(days: int = DAYS, events: int = fleet.EVENTS) -> dict[str, Any
     }
 
 
+def report_days(days: int = DAYS, events: int = fleet.EVENTS, file: str = "") -> dict[str, Any]:
+    history, reader = MadeUp(days, events), Reader()
+    scenario = recorded_play.begin(history, reader)  # type: ignore[arg-type]
+    recorder = Recorder(scenario, policy.default())
+    wall, cpu = time.perf_counter(), time.process_time()
+    played = recorded_play.play(
+        scenario,
+        history,  # type: ignore[arg-type]
+        reader,
+        on_entry=recorder.entry,
+        around=recorder.world,
+        through=recorder.through,
+    )
+    before = _rss_mb()
+    run = build.build(recorder, played, [])
+    text = page.render([run]).encode()
+    if file:
+        Path(file).write_bytes(text)
+    return {
+        "seconds_a_day": round((time.process_time() - cpu - history.making_seconds) / days, 2),
+        "wall_seconds": round(time.perf_counter() - wall, 2),
+        "rss_mb_by_day": [day.rss_mb for day in history.by_day],
+        "rss_mb_of_the_play": before,
+        "most_rss_mb": _most_rss_mb(),
+        "events": days * events,
+        "marks": len(run.marks),
+        "lanes": len({mark.n for mark in run.marks}),
+        "page_kb": len(text) // 1000,
+    }
+
+
 def _rss_mb() -> float:
     pages = int(Path("/proc/self/statm").read_text().split()[1])
     return round(pages * os.sysconf("SC_PAGE_SIZE") / 1024 / 1024, 1)
@@ -138,12 +175,15 @@ def main(argv: list[str]) -> int:
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("case", nargs="?", choices=["backtest"])
-    parser.add_argument("--days", type=int, default=DAYS, help="of backtest")
+    parser.add_argument("case", nargs="?", choices=["backtest", "report"])
+    parser.add_argument("--days", type=int, default=DAYS, help="of backtest and report")
     parser.add_argument("--events", type=int, default=fleet.EVENTS, help="a day")
+    parser.add_argument("--file", default="", help="where the page of report goes")
     args = parser.parse_args(argv)
     if args.case == "backtest":
         name, found = "backtest-days", backtest_days(args.days, args.events)
+    elif args.case == "report":
+        name, found = "report-days", report_days(args.days, args.events, args.file)
     else:
         name, found = "fleet-day", fleet_day(args.events)
     print(f"{'case':16}{'':24}{name}")

@@ -1,6 +1,6 @@
 """One world in which a history happens again, under one policy."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -20,14 +20,16 @@ from infra.local.outside import NAMESPACE
 from infra.local.past import filling
 from infra.local.past.reader import OUR_ANNOTATIONS, OUR_LABELS, Heard, NodeChange
 from infra.local.player import WARM_UP
-from infra.local.stage import Stage, Witness
-from infra.local.world import Change, EmbeddedWorld
+from infra.local.stage import Stage, Through, Witness
+from infra.local.world import Change, EmbeddedWorld, World
 
 EVENT_TTL = timedelta(hours=1)
 """How long an API server keeps Events (``--event-ttl``)."""
 SWEEP = timedelta(minutes=5)
 SEED = 20260302
 _MOMENT = timedelta(microseconds=1)
+Around = Callable[[World], World]
+"""How the functions, and the changes that are told, reach the world."""
 _EVER = datetime.max.replace(tzinfo=UTC)
 
 
@@ -38,15 +40,18 @@ class Course:
         start: datetime,
         items: Sequence[Object],
         witness: Witness,
+        *,
+        around: Around = lambda world: world,
+        through: Through = lambda functions: functions,
     ) -> None:
-        """``items``: of `filling.starting_point`."""
+        """``items``: of `filling.beginning`. ``around`` and ``through`` are for who listens."""
         # Another seed than that of worlds that may have been recorded: names that it makes are
         # none that are there.
         self.world = EmbeddedWorld(SimulatedClock(start - WARM_UP), seen=0, seed=SEED)
         self.clock = self.world.clock
         self.needed_nothing = self.failures = 0
         self._witness = witness
-        self._stage = Stage(self.world, self)
+        self._stage = Stage(around(self.world), self, through=through)
         self._due = datetime.min.replace(tzinfo=UTC)
         """Nothing is due before then, unless `_is_stale` or the world's version says else."""
         self._is_stale = True
@@ -68,7 +73,7 @@ class Course:
             "data": data,
         }
         filling.fill(self.world.cluster, [namespace, in_force, *items])
-        self._stage.deliver(self.world.changes())
+        self._stage.deliver(self._stage.world.changes())
         self.go_to(start)
 
     # what happens outside
@@ -79,7 +84,7 @@ class Course:
         self._was_needed = False
         for change in heard.changes:
             self._change(change)
-            self._stage.deliver(self.world.changes())
+            self._stage.deliver(self._stage.world.changes())
         for name in heard.again:
             if body := self._body(name):
                 change_again = Change("update", "Node", body)
@@ -99,7 +104,7 @@ class Course:
                 break
             self.clock.advance_to(due)
             self.world.advance(due)
-            self._stage.deliver(self.world.changes())
+            self._stage.deliver(self._stage.world.changes())
             for tick in self._stage.schedule.due(due):
                 self._stage.tick(tick)
             self._passed = due

@@ -132,7 +132,11 @@ class Reader:
         return found._replace(events=(*found.events, event))
 
     def _node(self, found: Heard, event: CloudEvent) -> Heard:
-        seen = _DECODER.decode(event.data)
+        try:
+            seen = _DECODER.decode(event.data)
+        except msgspec.DecodeError:
+            self.counts.refused += 1
+            return found
         name = seen.metadata.name
         before = self._nodes.get(name)
         if event.type.endswith(".delete"):

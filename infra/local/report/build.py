@@ -1,59 +1,82 @@
 """From what a recorder heard of a play to the model of a report."""
 
-from collections.abc import Iterable, Mapping
-from datetime import datetime
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime, timedelta
+
+from msgspec import structs
 
 from functions.rules.policy import Policy
 from infra.local.player import Played
-from infra.local.report import model, node_state
+from infra.local.report import model, node_state, story
 from infra.local.report.history import milliseconds
 from infra.local.report.recorder import Recorder
 from infra.local.scenario import Scenario
 from infra.local.summary import failures_of, rows_of, verdict_of
 from infra.local.timeline import Checked, Did, Happened, Trouble
 
+WEEK = timedelta(days=7)
+"""A weekday says which day it is for so long."""
 
-def build(recorder: Recorder, played: Played) -> model.Run:
+
+def build(recorder: Recorder, played: Played, notes: Sequence[str] | None = None) -> model.Run:
+    """``notes``, where what was played is recorded history: what its reader is to know."""
     scenario = recorder.scenario
     places = {name: place for place, name in enumerate(recorder.nodes)}
+    marks = _marks(recorder, places)
     nodes = tuple(history.as_model(scenario.end) for history in recorder.nodes.values())
+    if notes is not None:
+        # Those that have nothing to tell are most of them, and folded.
+        busy = {mark.n for mark in marks}
+        nodes = tuple(
+            node if place in busy or len(node.states) > 1 else structs.replace(node, heard=())
+            for place, node in enumerate(nodes)
+        )
     return model.Run(
         name=scenario.name,
-        shows=scenario.shows,
+        recorded=notes is not None,
+        shows=" ".join((scenario.shows, *map(_sentence, notes or ()))),
         about=about(scenario),
         start=scenario.start.isoformat().replace("+00:00", "Z"),
         length=milliseconds(scenario.end - scenario.start),
         ok=not failures_of(played),
         verdict=verdict_of(played).removeprefix(f"{scenario.name}: "),
         failures=tuple(failures_of(played)),
-        summary=_summary(played),
+        summary=_summary(played, nodes),
         cluster=_cluster(recorder.policy, nodes),
         pools=_pools(recorder, nodes),
         nodes=nodes,
-        marks=_marks(recorder, places),
+        marks=marks,
         calls=tuple(recorder.calls),
-        story=tuple(_story(recorder)),
+        story=tuple(_story(recorder) if notes is None else story.of_history(recorder)),
         checks=tuple(_checks(recorder)),
         bands=tuple(_bands(recorder)),
         heard=tuple(recorder.heard),
     )
 
 
+def _sentence(note: str) -> str:
+    return f"{note[0].upper()}{note[1:].removesuffix('.')}."
+
+
 def about(scenario: Scenario) -> str:
     pools = ", ".join(f"{pool.count:,} {key}" for key, pool in scenario.cluster.pools.items())
+    form = "%A %-d %B %H:%M" if scenario.end - scenario.start > WEEK else "%A %H:%M"
     return (
         f"{len(scenario.nodes):,} nodes ({pools}), {scenario.start:%A %-d %B %H:%M} to "
-        f"{scenario.end:%A %H:%M}."
+        f"{scenario.end:{form}}."
     )
 
 
-def _summary(played: Played) -> tuple[tuple[str, str], ...]:
+def _summary(played: Played, nodes: Sequence[model.Node]) -> tuple[tuple[str, str], ...]:
     """The terminal's rows but for our own seconds, which differ from run to run."""
     counts, scenario = played.counts, played.scenario
     rows = [(title, text) for title, text in rows_of(played) if title != "time"]
     hours = (scenario.end - scenario.start).total_seconds() / 3600
     made = f"{counts.resyncs:,} of {counts.ticks:,} resyncs made"
     rows.append(("time", f"{hours:,.4g} simulated hours; {made}"))
+    over = [node.left_out for node in nodes if node.left_out]
+    if over:
+        rows.append(("left out", f"{sum(over):,} marks of {len(over):,} nodes, which had too many"))
     return tuple(rows)
 
 
@@ -143,15 +166,20 @@ def _cluster(policy: Policy, nodes: tuple[model.Node, ...]) -> model.Group:
 
 def _pools(recorder: Recorder, nodes: tuple[model.Node, ...]) -> tuple[model.Group, ...]:
     rule = recorder.policy.budget.pool
+    known = recorder.scenario.cluster.pools
+    of_pool: dict[str, list[model.Node]] = {name: [] for name in known}
+    for node in nodes:
+        of_pool.setdefault(node.pool, []).append(node)
+    sizes = {name: known[name].count if name in known else len(of_pool[name]) for name in of_pool}
     return tuple(
         model.Group(
             name=name,
-            kind=pool.instance_type,
-            size=pool.count,
-            budget=rule.of(pool.count, at_least=1),
-            out=_out([node for node in nodes if node.pool == name]),
+            kind=known[name].instance_type if name in known else "",
+            size=sizes[name],
+            budget=rule.of(sizes[name], at_least=1),
+            out=_out(of_pool[name]),
         )
-        for name, pool in recorder.scenario.cluster.pools.items()
+        for name in of_pool
     )
 
 

@@ -1,6 +1,7 @@
 """What becomes of one node, change by change: its states, incidents and clocks, and what happens
 to it."""
 
+from array import array
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
@@ -10,6 +11,11 @@ from functions.rules import incidents, keys
 from functions.rules.incidents import Incident
 from functions.rules.policy import Policy
 from infra.local.report import model, node_state
+from infra.local.report.model import BINS
+
+MOST_MARKS = 1_000
+"""Of one node in a report. What comes after is counted and left out: a page must stay one that a
+browser can show, and a play of months must not grow with a condition that flaps all day."""
 
 
 @dataclass
@@ -37,8 +43,11 @@ class History:
     policy: Policy
     states: list[model.State] = field(default_factory=list)
     happenings: list[Happening] = field(default_factory=list)
-    heard: dict[int, int] = field(default_factory=dict)
+    heard: "array[int]" = field(default_factory=lambda: array("L", [0] * BINS))
+    """Events about it that needed nothing, in so many parts of the time."""
     pods: int = 0
+    marks: int = 0
+    """How many there are: what happened, and what was decided about it."""
     _node: node_state.Node | None = None
     """As it was last; kept when it is gone, to be compared with what comes under its name."""
     _state: str = ""
@@ -51,7 +60,7 @@ class History:
     def see(self, now: datetime, verb: str, node: node_state.Node) -> None:
         """``verb`` is that of a `Change`: add, update or delete."""
         if verb == "delete":
-            self._happens(now, "gone", "The machine and its Node are gone.")
+            self.happens(now, "gone", "The machine and its Node are gone.")
             self._enter(now, "gone", "")
             self._forget(now, "its Node is gone")
             return
@@ -60,7 +69,7 @@ class History:
         before, self._node = self._node, node
         if before is not None:
             for kind, text in self._differences(before, node, state, now):
-                self._happens(now, kind, text)
+                self.happens(now, kind, text)
         self._enter(now, state, ", ".join(dict.fromkeys(i.check for i in record.open)))
         self._note_incidents(record, now)
 
@@ -68,25 +77,33 @@ class History:
         """A gang on it has been told until when it may stay."""
         self._running.setdefault(_Clock("warning", now, due, text))
 
+    def has_room(self) -> bool:
+        """Whether one more mark is kept. It counts as one."""
+        self.marks += 1
+        return self.marks <= MOST_MARKS
+
+    def happens(self, now: datetime, kind: str, text: str) -> None:
+        if now >= self.start and self.has_room():
+            self.happenings.append(Happening(now, kind, text))
+
     def as_model(self, end: datetime) -> model.Node:
         for clock in list(self._running):
             self._stop(clock, end)
+        length = max(1, milliseconds(end - self.start))
+        heard = ((place * length // BINS, count) for place, count in enumerate(self.heard) if count)
         return model.Node(
             name=self.name,
             pool=self.pool,
             states=tuple(self.states),
             incidents=tuple(self._incidents.values()),
             clocks=tuple(sorted(self._clocks, key=lambda clock: (clock.a, clock.kind, clock.b))),
-            heard=tuple(sorted(self.heard.items())),
+            heard=tuple(heard),
             pods=self.pods,
+            left_out=max(0, self.marks - MOST_MARKS),
         )
 
     def _ms(self, at: datetime) -> int:
         return max(0, milliseconds(at - self.start))
-
-    def _happens(self, now: datetime, kind: str, text: str) -> None:
-        if now >= self.start:
-            self.happenings.append(Happening(now, kind, text))
 
     def _enter(self, now: datetime, state: str, why: str) -> None:
         fresh = model.State(a=self._ms(now), s=state, why=why)
@@ -130,6 +147,7 @@ class History:
         last = self.happenings[-1] if self.happenings else None
         if last is not None and (last.kind, last.at) == ("gone", now):
             self.happenings.pop()
+            self.marks -= 1
 
     def _cordons(
         self, old: node_state.Node, new: node_state.Node, state: str

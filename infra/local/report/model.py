@@ -58,6 +58,8 @@ class Node(Struct, frozen=True, kw_only=True):
     """Events about it that needed nothing: when (the beginning of a bin), and how many."""
     pods: int = 0
     """How many were evicted from it."""
+    left_out: int = 0
+    """Marks of it that are not among the run's: there were too many."""
 
 
 class Call(Struct, frozen=True, kw_only=True):
@@ -144,6 +146,8 @@ class Group(Struct, frozen=True, kw_only=True):
 
 class Run(Struct, frozen=True, kw_only=True):
     name: str
+    recorded: bool = False
+    """Played was recorded history, and no scenario."""
     shows: str
     about: str
     start: str

@@ -17,10 +17,14 @@ from importlib import resources
 import msgspec
 
 from infra.local.report import model, node_state, palette
+from infra.local.report.build import WEEK
 
 SCRIPTS = ("base", "glyphs", "rows", "draw", "head", "lanes", "panel", "keys", "controls", "main")
 """In this order: each is a part of one script."""
 
+_NOTHING = "Nothing happens in this scenario."
+_SHORT = 40
+"""Lines of a history's story that are shown at once."""
 _CHUNK = 200
 """Rows of the table of decisions in one ``tbody``, which a browser lays out when it is seen."""
 
@@ -30,7 +34,8 @@ def render(runs: Sequence[model.Run]) -> str:
     style = palette.css() + (parts / "report.css").read_text(encoding="utf-8")
     script = "\n".join((parts / f"{name}.js").read_text(encoding="utf-8") for name in SCRIPTS)
     several = len(runs) > 1
-    title = f"{len(runs)} scenarios" if several else runs[0].name
+    kind = "plays" if any(run.recorded for run in runs) else "scenarios"
+    title = f"{len(runs)} {kind}" if several else runs[0].name
     filled = {
         "CSP": _policy(style, script),
         "TITLE": _text(f"{title} · groundcrew replay"),
@@ -75,13 +80,14 @@ def _picker(runs: Sequence[model.Run]) -> str:
         "</option>"
         for place, run in enumerate(runs)
     )
-    return f'<label class="picker">Scenario <select id="picker">{options}</select></label>'
+    kind = "Play" if any(run.recorded for run in runs) else "Scenario"
+    return f'<label class="picker">{kind} <select id="picker">{options}</select></label>'
 
 
 def _run(run: model.Run, place: int, several: bool) -> str:
     level = 2 if several else 1
     heads = f"h{level + 1}"
-    start = datetime.fromisoformat(run.start)
+    when = _Times(run)
     sign = "✓" if run.ok else "✗"
     failures = "".join(f"<li>{_text(one)}</li>" for one in run.failures)
     failed = f'<ul class="failures">{failures}</ul>' if failures else ""
@@ -94,29 +100,39 @@ def _run(run: model.Run, place: int, several: bool) -> str:
 <p class="shows">{_text(run.shows)} <span class="about">{_text(run.about)}</span></p>
 {failed}<dl class="summary">{rows}</dl>
 <div class="chart-home"></div>
-<div class="columns">
+<div class="columns{" alone" if run.recorded else ""}{" dated" if when.dated else ""}">
 <section aria-labelledby="story-{place}"><{heads} id="story-{place}">What happened</{heads}>
-{_story(run, start)}</section>
-<section aria-labelledby="checks-{place}"><{heads} id="checks-{place}">What was expected</{heads}>
-{_checks(run, start)}</section>
-</div>
+{_story(run, when)}</section>
+{_expected(run, place, heads, when)}</div>
 <section aria-labelledby="decisions-{place}" class="decisions">
 <{heads} id="decisions-{place}">Every decision</{heads}>
-{_decisions(run, start)}</section>
+{_decisions(run, when)}</section>
 </section>"""
 
 
-def _story(run: model.Run, start: datetime) -> str:
+def _story(run: model.Run, when: "_Times") -> str:
     if not run.story:
-        return '<p class="empty">Nothing happens in this scenario.</p>'
+        return f'<p class="empty">{"Nothing is told." if run.recorded else _NOTHING}</p>'
     rows = "".join(
-        f"<li{' class=bad' if said.bad else ''}>{_time(said.t, start)} {_text(said.text)}</li>"
+        f"<li{' class=bad' if said.bad else ''}>{when(said.t)} {_text(said.text)}</li>"
         for said in run.story
     )
-    return f'<ol class="story">{rows}</ol>'
+    told = f'<ol class="story">{rows}</ol>'
+    if not run.recorded or len(run.story) <= _SHORT:
+        return told
+    return f"<details><summary>{len(run.story)} lines</summary>{told}</details>"
 
 
-def _checks(run: model.Run, start: datetime) -> str:
+def _expected(run: model.Run, place: int, heads: str, when: "_Times") -> str:
+    if run.recorded:
+        return ""
+    return f"""\
+<section aria-labelledby="checks-{place}"><{heads} id="checks-{place}">What was expected</{heads}>
+{_checks(run, when)}</section>
+"""
+
+
+def _checks(run: model.Run, when: "_Times") -> str:
     if not run.checks:
         return '<p class="empty">The scenario expects nothing.</p>'
     rows = []
@@ -126,19 +142,19 @@ def _checks(run: model.Run, start: datetime) -> str:
         seen = f' <span class="seen">seen: {_text(check.seen)}</span>' if check.seen else ""
         rows.append(
             f'<li class="{word}"><span class="sign" aria-label="{word}" role="img">{sign}</span> '
-            f"{_time(check.t, start)} {_text(check.expected)}{why}{seen}</li>"
+            f"{when(check.t)} {_text(check.expected)}{why}{seen}</li>"
         )
     return f'<ul class="checks">{"".join(rows)}</ul>'
 
 
-def _decisions(run: model.Run, start: datetime) -> str:
+def _decisions(run: model.Run, when: "_Times") -> str:
     decided = [(place, mark) for place, mark in enumerate(run.marks) if mark.f]
     if not decided:
         return '<p class="empty">Nothing was decided: no event asked for anything.</p>'
     names = ("Time", "Node", "Pool", "Function", "Action", "Reason", "Incident", "Blocked by")
     head = "".join(f'<th scope="col">{name}</th>' for name in names)
     bodies = "".join(
-        f"<tbody>{''.join(_row(run, *one, start) for one in decided[at : at + _CHUNK])}</tbody>"
+        f"<tbody>{''.join(_row(run, *one, when) for one in decided[at : at + _CHUNK])}</tbody>"
         for at in range(0, len(decided), _CHUNK)
     )
     return (
@@ -148,12 +164,12 @@ def _decisions(run: model.Run, start: datetime) -> str:
     )
 
 
-def _row(run: model.Run, place: int, mark: model.Mark, start: datetime) -> str:
+def _row(run: model.Run, place: int, mark: model.Mark, when: "_Times") -> str:
     node = run.nodes[mark.n]
     evidence = f"<br><small>{_text(mark.evidence)}</small>" if mark.evidence else ""
     shadow = " (shadow)" if mark.shadow else ""
     cells = (
-        _time(mark.t, start),
+        when(mark.t),
         f'<span class="name">{_text(node.name)}</span>',
         _text(node.pool),
         _text(mark.f),
@@ -169,7 +185,16 @@ def _texts(texts: Iterable[str]) -> Iterable[str]:
     return (_text(one) for one in texts)
 
 
-def _time(at: int, start: datetime) -> str:
-    when = start + timedelta(milliseconds=at)
-    stamp = when.isoformat().replace("+00:00", "Z")
-    return f'<time datetime="{stamp}" data-t="{at}">{when:%a %H:%M:%S}</time>'
+class _Times:
+    """Moments of a run as elements."""
+
+    def __init__(self, run: model.Run) -> None:
+        self._start = datetime.fromisoformat(run.start)
+        self.dated = timedelta(milliseconds=run.length) > WEEK
+        """Whether they are more than a week apart, and a weekday does not say the day."""
+        self._form = "%a %-d %b %H:%M:%S" if self.dated else "%a %H:%M:%S"
+
+    def __call__(self, at: int) -> str:
+        when = self._start + timedelta(milliseconds=at)
+        stamp = when.isoformat().replace("+00:00", "Z")
+        return f'<time datetime="{stamp}" data-t="{at}">{when:{self._form}}</time>'

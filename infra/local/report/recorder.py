@@ -21,11 +21,12 @@ from functions.rules.policy import Policy
 from functions.steps import active
 from infra.local.clock import PING, SimulatedClock
 from infra.local.report import model, node_state
-from infra.local.report.history import Happening, History, milliseconds
+from infra.local.report.history import History, milliseconds
 from infra.local.scenario import Scenario
-from infra.local.timeline import Entry
+from infra.local.timeline import Did, Entry, Trouble
 from infra.local.world import Change, World
 
+MOST_TROUBLES = 500
 _OURS = "dev.groundcrew."
 _NODE_EVENT = "dev.knative.apiserver.resource."
 
@@ -51,11 +52,14 @@ class Recorder:
         self.scenario = scenario
         self.policy = policy
         self.nodes = {
-            name: History(name, name.rpartition("-")[0], scenario.start, policy)
-            for name in scenario.nodes
+            name: History(name, pool, scenario.start, policy)
+            for name, pool in scenario.pool_of_nodes.items()
         }
+        """In the scenario's order; nodes that come later are the last."""
         self.entries: list[tuple[Entry, int | None]] = []
         """With the place in ``calls`` of the call that the entry belongs to."""
+        self.troubles = 0
+        """How often something went wrong; the first `MOST_TROUBLES` are among the entries."""
         self.calls: list[model.Call] = []
         self.heard = [0] * model.BINS
         self.breakers: dict[tuple[str, str, datetime], Breaker] = {}
@@ -74,6 +78,14 @@ class Recorder:
         return {name: self._heard_function(function) for name, function in functions.items()}
 
     def entry(self, entry: Entry) -> None:
+        if isinstance(entry, Did):
+            history = self.nodes.get(entry.decision.node)
+            if history is None or not history.has_room():
+                return
+        elif isinstance(entry, Trouble):
+            self.troubles += 1
+            if self.troubles > MOST_TROUBLES:
+                return
         self.entries.append((entry, self._call))
 
     @property
@@ -85,8 +97,11 @@ class Recorder:
     def changed(self, change: Change) -> None:
         if change.kind == "Node":
             node = node_state.decode(change.body)
-            if history := self.nodes.get(node.metadata.name):
-                history.see(self._now(), change.verb, node)
+            name = node.metadata.name
+            if name not in self.nodes:
+                pool = self.policy.pool_of(node.metadata.labels or {})
+                self.nodes[name] = History(name, pool, self.scenario.start, self.policy)
+            self.nodes[name].see(self._now(), change.verb, node)
 
     def answered(self, request: Request, response: Response, pod: "_Pod | None") -> None:
         """``pod`` is as it was before it was asked to go."""
@@ -126,8 +141,7 @@ class Recorder:
         if quiet and event.type.startswith(_NODE_EVENT):
             history = self.nodes.get(_about(event))
             if history is not None:
-                begin = place * self._length // model.BINS
-                history.heard[begin] = history.heard.get(begin, 0) + 1
+                history.heard[place] += 1
 
     def _asked_to_go(self, request: Request, response: Response, pod: "_Pod") -> None:
         history = self.nodes.get(pod.spec.node)
@@ -140,12 +154,12 @@ class Recorder:
             text = f"{name}: {response.status} {status.message}"
             said = [one.text for one in history.happenings if one.kind == "refused"]
             if text not in said[-3:]:
-                history.happenings.append(Happening(now, "refused", text))
+                history.happens(now, "refused", text)
             return
         history.pods += 1
         kind = "deleted" if request.method == "DELETE" else "evicted"
         grace = f", {pod.spec.grace} s of grace" if pod.spec.grace is not None else ""
-        history.happenings.append(Happening(now, kind, f"{name} is asked to go{grace}."))
+        history.happens(now, kind, f"{name} is asked to go{grace}.")
 
     def _warned(self, pod: "_Pod") -> None:
         after = (pod.metadata.annotations or {}).get(keys.EVICT_AFTER)

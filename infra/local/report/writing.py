@@ -1,5 +1,6 @@
 """A report from the first scenario that is played to the file that is written."""
 
+from collections.abc import Sequence
 from pathlib import Path
 
 from functions.rules import policy as policies
@@ -25,8 +26,9 @@ class Report:
         text = scenario.policy if policy is None else policy
         return Recorder(scenario, policies.parse(text) if text else policies.default())
 
-    def add(self, recorder: Recorder, played: Played) -> None:
-        self.runs.append(build.build(recorder, played))
+    def add(self, recorder: Recorder, played: Played, notes: Sequence[str] | None = None) -> None:
+        """``notes``: of recorded history."""
+        self.runs.append(build.build(recorder, played, notes))
 
     def write(self) -> int:
         """How many bytes were written."""

@@ -174,7 +174,9 @@ def test_the_starting_point_is_read_in_either_form(
     assert history.start == START
     assert list(history.objects()) == [NODE, NODE]
     assert bodies(history) == [1]
-    assert history.notes == ["1 events from before the starting point (2026-03-02 08:00:00Z)"]
+    assert history.notes == [
+        "1 event is from before the starting point (2026-03-02 08:00:00Z), and left out"
+    ]
 
 
 @pytest.mark.parametrize(

@@ -38,7 +38,9 @@ function dayOf(t) {
   const at = new Date(state.begin + t);
   return `${DAYS[at.getUTCDay()]} ${at.getUTCDate()} ${MONTHS[at.getUTCMonth()]}`;
 }
-const whenOf = (t, seconds = true) => `${dayOf(t).slice(0, 3)} ${clockOf(t, seconds)}`;
+/* A weekday says which day it is in a run of a week. */
+const whenOf = (t, seconds = true) => `${state.run.length > 7 * DAY ? dayOf(t) : dayOf(t).slice(0, 3)} ${clockOf(t, seconds)}`;
+const spanOf = (a, b, seconds) => `${whenOf(a, seconds)} to ${dayOf(a) === dayOf(b) ? clockOf(b, seconds) : whenOf(b, seconds)}`;
 function lengthOf(ms) {
   const parts = [];
   let left = Math.round(ms / SECOND);

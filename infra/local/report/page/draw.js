@@ -12,6 +12,7 @@ function button(row, item, x, y, ...inner) {
 function holds(item, key) {
   if (item.key === key) return true;
   if (item.type === "marks") return item.marks.some(mark => `m${mark.place}` === key.split(".")[0]);
+  if (item.type === "story") return item.all.some(place => `s${place}` === key);
   return item.type === "checks" && item.checks.some(check => `c${state.run.checks.indexOf(check)}` === key);
 }
 const label = (text, x, y, kind = "") => svg("text", {x, y, class: kind}, text);
@@ -23,7 +24,7 @@ const DRAW = {
     const places = placeTexts(items.map(item => [item.x, measure(item.said.text), weightOfSaid(item.place)]), state.width - RIGHT);
     items.forEach((item, place) => {
       const {line, room} = places[place], text = line < 0 ? "" : fitted(item.said.text, room);
-      const inner = [title(`${whenOf(item.t, false)}  ${item.said.text}`)];
+      const inner = [title(item.label)];
       if (text) {
         const y = line * LINE + 16;
         leaders.push(svg("path", {class: "leader", d: `M${item.x.toFixed(1)} ${y - 9}V${base - 5}`}));

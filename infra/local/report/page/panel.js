@@ -42,7 +42,7 @@ function stateLine(node, t) {
 const DETAILS = {
   marks(item) {
     const {node, marks} = item, first = marks[0], last = marks[marks.length - 1];
-    const time = first.t === last.t ? whenOf(first.t) : `${whenOf(first.t)} to ${whenOf(last.t)}`;
+    const time = first.t === last.t ? whenOf(first.t) : spanOf(first.t, last.t, true);
     return [head(node.name, `${node.pool} · ${time}`, html("button", {type: "button", class: "link", on: {click: () => choose(`node:${node.place}`, "n")}}, "All of this node")),
       html("p", null, "Afterwards ", html("b", null, stateLine(node, last.t))),
       ...decisions(marks).flat(),
@@ -62,6 +62,7 @@ const DETAILS = {
     return [...parts, ...decisions(marks, mark => !matches(mark)).flat()];
   },
   story(item) {
+    if (item.all.length > 1) return storyOf(item.all.map(place => state.run.story[place]));
     const {said, place} = item, run = state.run, next = run.story.find(one => one.t > said.t);
     const after = run.marks.filter(mark => mark.t >= said.t && mark.t < (next ? next.t : Infinity));
     const most = 60;
@@ -80,12 +81,18 @@ const DETAILS = {
   },
   band(item) {
     const {band} = item;
-    return [head(band.pool || "the whole cluster", `${whenOf(band.a)} to ${whenOf(band.b)} · ${lengthOf(band.b - band.a)}`), html("p", null, band.text),
+    return [head(band.pool || "the whole cluster", `${spanOf(band.a, band.b, true)} · ${lengthOf(band.b - band.a)}`), html("p", null, band.text),
       html("p", {class: "empty"}, {breaker: "One check accused so many nodes that it is not believed: what would be done on its word stops, and recoveries go on.",
         pause: "A person has stopped everything but recoveries.", away: "No request reaches the API server, and no event is told."}[band.kind]),
       zoomTo("Zoom in on this", band.a, band.b)];
   },
 };
+function storyOf(said) {
+  const first = said[0], last = said[said.length - 1];
+  return [head(spanOf(first.t, last.t, false), `What happened · ${plural(said.length, "line")}`),
+    html("ul", {class: "list"}, said.map(one => html("li", null, html("time", null, whenOf(one.t, false)), ` ${one.text}`))),
+    zoomTo("Zoom in on these", first.t, last.t)];
+}
 function head(text, below, extra) {
   return html("div", {class: "panel-head"}, html(heading(), null, text, html("small", null, below)), extra,
     html("button", {type: "button", "aria-label": "Close details", title: "Close (Esc)", on: {click: closeDetails}}, "✕"));

@@ -112,9 +112,7 @@ function itemsOf(row) {
       label: marksLabel(row.node, one),
     }))];
   }
-  if (row.kind === "story") return run.story.map((said, place) => ({
-    key: `s${place}`, type: "story", said, place, t: said.t, x: xOf(said.t), label: `${whenOf(said.t, false)}: ${said.text}`,
-  })).filter(inView);
+  if (row.kind === "story") return storyClusters();
   if (row.kind === "checks") return checkClusters();
   if (row.kind === "stops") return run.bands.map((band, place) => ({
     key: `b${place}`, type: "band", band, t: band.a, x: xOf(Math.max(band.a, state.view[0])), label: bandLabel(band),
@@ -125,6 +123,21 @@ function itemsOf(row) {
 }
 const inView = item => item.t >= state.view[0] && item.t <= state.view[1];
 const foldText = row => isFiltered() ? plural(row.count, "other node") : plural(row.count, "quiet node");
+
+/* Where there are so many that their pins would be one bar, those that stand together are one. */
+const CROWDED = 60;
+function storyClusters() {
+  const seen = state.run.story.map((said, place) => ({said, place, t: said.t})).filter(inView), found = [];
+  for (const {said, place, t} of seen) {
+    const x = xOf(t), last = found[found.length - 1];
+    if (seen.length > CROWDED && last && x - last.x < NEAR) {
+      last.all.push(place);
+      if (weightOfSaid(place) > weightOfSaid(last.place)) Object.assign(last, {said, place});
+    } else found.push({key: `s${place}`, type: "story", said, place, all: [place], t, x});
+  }
+  for (const one of found) one.label = `${whenOf(one.t, false)}: ${one.said.text}${one.all.length > 1 ? `, and ${one.all.length - 1} more` : ""}`;
+  return found;
+}
 
 function checkClusters() {
   const found = [];

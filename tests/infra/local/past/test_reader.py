@@ -118,7 +118,9 @@ def test_what_was_refused_is_refused_again_and_stops_nothing() -> None:
     reader = Reader()
     assert reader.hear(posted(1, "/from/eventbridge", "{")).events == ()
     assert reader.hear(posted(2, "/from/nobody", "{}")).events == ()
-    assert reader.counts.refused == 2
+    nameless = {"kind": "Node", "metadata": {"name": "gpu-01", "labels": 7}}
+    assert reader.hear(told(3, nameless)) == Heard(told(3, nameless).at)
+    assert reader.counts.refused == 3
 
 
 def test_a_deleted_node_is_gone_unless_a_newer_one_has_its_name() -> None:

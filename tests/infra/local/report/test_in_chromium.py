@@ -286,3 +286,31 @@ def test_three_thousand_nodes_are_drawn_as_far_as_they_are_seen(
     after = browser.js(NAMED)
     assert after.startswith("Node ")
     assert after != before
+
+
+def test_a_crowded_story_is_told_by_pins_that_stand_for_several_lines(
+    browser: Chromium, folder: Path
+) -> None:
+    large = large_run.run(nodes=60, faults=20)
+    each = large.length // 400
+    said = tuple(model.Said(t=at * each, text=f"node-{at}: says so") for at in range(400))
+    file = folder / "crowded.html"
+    file.write_text(page.render([msgspec.structs.replace(large, story=said, recorded=True)]))
+    browser.open(file)
+    assert browser.log == []
+    pins = "document.querySelectorAll('#lanes [data-row=story]').length"
+    assert 20 < browser.js(pins) < 90
+    browser.click("#lanes [data-row=story]")
+    told = browser.js(DETAILS)
+    assert "What happened · " in told
+    assert told.count(": says so") > 3
+    browser.press("ArrowRight", "Enter")
+    assert browser.js(DETAILS) != told
+    assert browser.js("document.querySelectorAll('#lanes .item.open').length") == 1
+    browser.click("#details p button")  # Zoom in on these
+    assert browser.js("state.view[1] - state.view[0]") < large.length / 20
+    assert browser.js("storyClusters().every(pin => pin.all.length === 1)")
+    browser.open(file, "open=story+s3")
+    assert "node-3: says so" in browser.js(DETAILS)
+    browser.js("state.run.story = state.run.story.slice(0, 3); renderNow()")
+    assert browser.js(pins) == 3
