@@ -68,9 +68,8 @@ def drain(context: Context, named: frozenset[str] = frozenset()) -> Outcome:
     seen = [_facts(n) for n in marked.values()]
     given_back = [marked.pop(f.view.name) for f in seen if draining.is_leftover(f)]
     _take_off(cluster, given_back)
-    glance = decide(
-        [f for f in seen if f.view.name in marked], default_policy().drain, clock.now(), named
-    )
+    due = [f for f in seen if f.view.name in marked]
+    glance = decide(due, default_policy().drain, _now(context), named)
     if not any(d.action is not Action.NOTHING for d in glance):
         # The usual tick: one request.
         looks = [d.look_again for d in glance if d.look_again]
@@ -80,7 +79,7 @@ def drain(context: Context, named: frozenset[str] = frozenset()) -> Outcome:
             requests=dict(cluster.requests),
         )
     in_force = active.read(cluster, settings.namespace)
-    policy, now = in_force.policy, clock.now()
+    policy, now = in_force.policy, _now(context)
     with Call(cluster, clock, policy.drain, seconds, settings.namespace) as call:
         facts = _read(context, marked, in_force, now)
         decisions = decide(list(facts.values()), policy.drain, now, named)
@@ -88,7 +87,7 @@ def drain(context: Context, named: frozenset[str] = frozenset()) -> Outcome:
             decisions = [d for d in decisions if d.node in named]
         done = drain_nodes.carry_out(call, policy, marked, facts, decisions)
     uids = {name: node.metadata.uid for name, node in marked.items()}
-    tell(cluster, [d for one in done for d in one.news], uids, clock.now())
+    tell(cluster, [d for one in done for d in one.news], uids, _now(context))
     said = [d for one in done for d in one.decisions]
     return Outcome(
         decisions=tuple(d for d in said if d.action is not Action.NOTHING),
@@ -96,6 +95,11 @@ def drain(context: Context, named: frozenset[str] = frozenset()) -> Outcome:
         look_again=min((d.look_again for d in said if d.look_again), default=None),
         requests=dict(cluster.requests),
     )
+
+
+def _now(context: Context) -> datetime:
+    """By the API server's clock, which is also the one that wrote the times on nodes and pods."""
+    return context.clock.now() + context.cluster.skew
 
 
 class _Cordoned(msgspec.Struct):

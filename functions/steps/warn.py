@@ -7,6 +7,7 @@ second call, another instance and the drain of another member's node keep to it.
 """
 
 import contextlib
+import functools
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -83,7 +84,7 @@ def _members(call: Call, node: str, on_node: Iterable[Pod]) -> Mapping[str, list
             wanted[pod.namespace].add(gang)
     members: dict[str, list[Pod]] = defaultdict(list)
     for namespace, gangs in wanted.items():
-        listed = call.cluster.list_pods(namespace=namespace)
+        listed = call.patiently(functools.partial(call.cluster.list_pods, namespace=namespace))
         for pod in map(pods.pod, listed.items or ()):
             gang = drain_plan.gang_of(pod)
             if gang in gangs and pod.gone_by is None and not drain_plan.ignored(pod, around):
@@ -96,8 +97,9 @@ def _annotate(call: Call, members: Iterable[Pod], until: str | None, reason: str
 
     def annotate(pod: Pod) -> None:
         merge = {"metadata": {"uid": pod.uid, "annotations": notes}}
+        ask = functools.partial(call.cluster.patch_pod, pod.namespace, pod.name, merge)
         with contextlib.suppress(*_LOST):
-            call.cluster.patch_pod(pod.namespace, pod.name, merge)
+            call.patiently(ask)
 
     # A gang may have hundreds of members.
     for _ in call.senders.map(annotate, members) if call.senders else map(annotate, members):

@@ -22,17 +22,24 @@ from functions.steps import active
 from infra.local.cluster import EmbeddedTransport, builders
 from tests.support.crew import ping
 from tests.support.simulated import DrainWorld
+from tests.support.wrong_clock import Dated, Wrong
 
 NAMESPACE = "groundcrew-system"
+HOUR = timedelta(hours=1)
 GANG = {"groundcrew.dev/gang": "run-7"}
 
 
 class World(DrainWorld):
+    ahead = timedelta(0)
+    """How far our own clock is ahead of the API server's."""
+
     def call(self, event: CloudEvent | None = None, pod_node: str = "") -> Outcome:
         """One call, over a connection of its own as each process has."""
-        self.cluster = Cluster(EmbeddedTransport(self.server, self.clock.sleep))
+        transport = EmbeddedTransport(self.server, self.clock.sleep)
+        self.cluster = Cluster(Dated(transport, self.ahead) if self.ahead else transport)
         settings = Settings(namespace=NAMESPACE, call_seconds=4.0, pod_node=pod_node)
-        context = Context(lambda: self.cluster, self.clock, settings)
+        clock = Wrong(self.clock, self.ahead)
+        context = Context(lambda: self.cluster, clock, settings)
         return drain.handle(event or ping("resync-drain"), context)
 
     def tick(self, times: int = 1) -> list[Outcome]:
@@ -486,6 +493,44 @@ def test_a_refusal_of_any_verb_only_delays_the_drain(world: World, verb: str, st
     assert world.pods_on() == []
 
 
+@pytest.mark.parametrize("verb", ["get", "list", "watch", "create", "patch", "delete"])
+@pytest.mark.parametrize("carried_out", [False, True])
+def test_a_lost_request_of_any_verb_only_delays_the_drain(
+    world: World, verb: str, carried_out: bool
+) -> None:
+    """Whether it was the request that was lost, or its answer."""
+    world.set_policy("drain: {deadline: 15s, past_deadline: delete}")
+    world.pod("web-1", app="web", stop_seconds=3)
+    world.pod("bare")
+    world.replicas("db", 2)
+    world.server.apply(builders.pdb("db", labels={"app": "db"}, max_unavailable=1))
+    world.mark()
+    world.server.faults.drop(verb, "", carried_out=carried_out, times=3)
+    for _ in range(10):
+        try:
+            world.tick()
+        except errors.KubernetesError:
+            world.clock.sleep(5)
+    assert world.state().state is State.DRAINED
+    assert world.pods_on() == []
+    asked = [e.path for e in world.evictions() if 200 <= e.status < 300]
+    assert len(asked) == len(set(asked)), "nobody was asked twice who had heard it"
+
+
+def test_a_node_that_is_back_under_its_name_in_the_middle_is_left_alone(world: World) -> None:
+    world.pod("slow", app="web", stop_seconds=60)
+    world.mark()
+    world.tick()
+    world.server.delete("nodes", "", "n1")
+    world.server.apply(builders.node("n1", provider_id="aws:///us-east-1a/i-another"))
+    world.pod("new", app="web")
+    written = len(world.writes())
+    world.tick(3)
+    assert "new" in world.pods_on()
+    assert world.annotation() is None
+    assert len(world.writes()) == written
+
+
 def test_a_gang_is_warned_on_every_node_before_its_first_member_goes(world: World) -> None:
     world.pod("rank-0", app="train", labels=GANG)
     world.pod("rank-1", app="train", labels=GANG, on="n2")
@@ -570,6 +615,23 @@ def test_a_machine_that_the_cloud_takes_hours_later_is_not_overslept(world: Worl
     assert world.server.requests("delete", "/pods/") == []
     world.tick(12)
     assert len(world.server.requests("delete", "/pods/")) == 1
+
+
+@pytest.mark.parametrize("ahead", [timedelta(minutes=5), timedelta(minutes=-5)])
+def test_a_clock_of_ours_that_is_wrong_moves_no_deadline(world: World, ahead: timedelta) -> None:
+    world.ahead = ahead
+    world.set_policy("drain: {deadline: 2h, past_deadline: delete}")
+    world.pod("bare")
+    world.mark()
+    world.tick(2)
+    deadline = world.state().deadline
+    assert deadline is not None
+    assert abs(deadline - world.clock.now() - 2 * HOUR) < timedelta(seconds=12)
+    world.clock.sleep(2 * 3600 - 60)
+    world.tick(8)
+    assert world.pods_on() == ["bare"]
+    world.tick(5)
+    assert world.pods_on() == []
 
 
 @pytest.mark.parametrize(("past", "left"), [("keep", ["bare"]), ("delete", [])])

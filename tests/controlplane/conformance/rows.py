@@ -141,6 +141,12 @@ WAITING = {
     "W9": Row("the token expires in the middle", "exit code 1",
               "read anew and goes on; ends after ten seconds, and says so, when it stays bad",
               "a token is renewed by somebody else"),
+    "W10": Row("another node gets its name in the middle", "waits for its pods, and says drained",
+               "ends, and says so; the new node and its pods are not touched",
+               "a node is its UID, not its name"),
+    "W11": Row("our own clock is five minutes ahead, --skip-wait-for-delete-timeout=60",
+               "skips pods that have only just been asked to leave", "waits for them",
+               "time is the API server's, who wrote it on the pods"),
 }  # fmt: skip
 
 MORE = {

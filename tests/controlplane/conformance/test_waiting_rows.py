@@ -1,7 +1,9 @@
-"""What happens to a drain while it waits: W1 to W9."""
+"""What happens to a drain while it waits: W1 to W11."""
 
 import json
+import signal
 import time
+from datetime import datetime, timedelta, tzinfo
 from pathlib import Path
 
 import pytest
@@ -165,6 +167,44 @@ def test_a_token_that_expires_in_the_middle_is_read_anew_or_said_so(
     _kubeconfig(control_plane, stale, new)
     assert [d.node for d in stand.call(transport).decisions] == [stand.b] * 2
     transport.close()  # type: ignore[attr-defined]
+
+
+@shows("W10")
+def test_another_node_of_its_name_ends_the_drain_and_is_not_touched(stand: Stand) -> None:
+    stand.nodes.add("rows-short", labels={"pool": stand.pool})
+    owner = stand.owner("web")
+    stand.fill(stand.pod("slow", "rows-short", owner=owner, grace=60, annotations=HANGS))
+    process = stand.start("drain", "rows-short")
+    eventually(lambda: "deletionTimestamp" in stand.pods()[0]["metadata"], "the eviction")
+    process.send_signal(signal.SIGSTOP)
+    stand.cluster.kubectl("delete", "node", "rows-short")
+    stand.nodes.add("rows-short", labels={"pool": stand.pool})
+    stand.create([stand.pod("new", "rows-short", owner=owner)])
+    stand.remember()
+    process.send_signal(signal.SIGCONT)
+    ran = stand.end(process)
+    assert (ran.code, "another node has its name" in ran.out) == (1, True)
+    assert stand.writes() == []
+    assert not stand.cordoned("rows-short")
+    assert "new" in stand.names("rows-short")
+
+
+@shows("W11")
+def test_a_clock_of_ours_that_is_ahead_gives_up_on_no_pod(
+    stand: Stand, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Ahead(datetime):
+        @classmethod
+        def now(cls, tz: tzinfo | None = None) -> datetime:  # type: ignore[override]
+            return datetime.now(tz) + timedelta(minutes=5)
+
+    for module in ("clock", "kubernetes.client"):
+        monkeypatch.setattr(f"functions.gateways.{module}.datetime", Ahead)
+    owner = stand.owner("web")
+    stand.fill(stand.pod("slow", stand.a, owner=owner, grace=5, annotations=SLOW))
+    ran = stand.run("drain", stand.a, "--skip-wait-for-delete-timeout=60")
+    assert ran.code == 0
+    assert stand.names(stand.a) == []
 
 
 def _drainer(stand: Stand) -> None:

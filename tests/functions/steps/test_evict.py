@@ -2,16 +2,13 @@
 
 import itertools
 from collections.abc import Callable
-from datetime import UTC, datetime, timedelta
-from email.utils import format_datetime
+from datetime import timedelta
 from typing import Any
 
-import msgspec
 import pytest
 
 from functions.gateways.kubernetes import errors, types
 from functions.gateways.kubernetes.client import Cluster
-from functions.gateways.kubernetes.transport import Request, Response
 from functions.rules import policy
 from functions.rules.draining import Ended, Result
 from functions.rules.policy import Drain
@@ -21,9 +18,11 @@ from functions.steps.evict import evict
 from functions.steps.evict_wait import Wait
 from functions.steps.preview import plan, preview
 from infra.local.cluster import EmbeddedTransport, builders
-from tests.support.simulated import DrainWorld, SimClock
+from tests.support.simulated import DrainWorld
+from tests.support.wrong_clock import Dated, Wrong
 
 NODE = "n1"
+MINUTES = timedelta(minutes=5)
 DRAIN = policy.default().drain
 
 
@@ -464,45 +463,14 @@ def test_an_empty_node_is_not_called_empty_while_what_left_may_come_back(world: 
     assert len(result.evicted) == 2
 
 
-class Ahead(SimClock):
-    """Our own clock, five minutes ahead of the API server's."""
-
-    def __init__(self, server: SimClock) -> None:
-        self._server = server
-
-    def now(self) -> datetime:
-        return self._server.now() + timedelta(minutes=5)
-
-    def monotonic(self) -> float:
-        return self._server.monotonic()
-
-    def sleep(self, seconds: float) -> None:
-        self._server.sleep(seconds)
-
-
-class Dated:
-    """A transport whose server says its time in each answer, as real ones do."""
-
-    def __init__(self, inner: EmbeddedTransport, behind: timedelta) -> None:
-        self._inner, self._behind = inner, behind
-
-    def send(self, request: Request) -> Response:
-        answer = self._inner.send(request)
-        date = format_datetime(datetime.now(UTC) - self._behind, usegmt=True)
-        return msgspec.structs.replace(answer, headers={**answer.headers, "date": date})
-
-    def stream(self, request: Request) -> Any:
-        return self._inner.stream(request)
-
-
 def test_a_clock_of_ours_that_is_wrong_makes_no_pod_late(world: World) -> None:
     world.pod("slow", app="web", grace_seconds=60, stop_seconds=50)
     transport = EmbeddedTransport(world.server, world.clock.sleep)
-    for behind, leaving, blocked in (
+    for ahead, leaving, blocked in (
         (timedelta(0), 0, 1),  # nobody tells us that our clock is wrong
-        (timedelta(minutes=5), 1, 0),
+        (MINUTES, 1, 0),
     ):
-        cluster = Cluster(Dated(transport, behind))
-        with Call(cluster, Ahead(world.clock), DRAIN, 2, "groundcrew-system") as call:
+        cluster = Cluster(Dated(transport, ahead))
+        with Call(cluster, Wrong(world.clock, MINUTES), DRAIN, 2, "groundcrew-system") as call:
             result = evict(call, Target(node=NODE, uid=world.uid), lambda node: "")
         assert (len(result.leaving), len(result.blocked)) == (leaving, blocked)

@@ -3,6 +3,7 @@
 import json
 import os
 import signal
+from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
 
@@ -10,7 +11,7 @@ import pytest
 
 from events.notice import Severity
 from functions.rules import claim, keys
-from infra.local.cluster import builders
+from infra.local.cluster import EmbeddedCluster, builders
 from tests.support.fleet import NAMESPACE, Fleet, Shell, words
 
 NODE = "a-01"
@@ -139,14 +140,66 @@ def test_daemon_pods_are_left_alone_unless_that_is_switched_off(
     assert "left alone: 1 of DaemonSets" in out
 
 
-def test_a_missing_right_is_found_before_the_first_write(groundcrew: Shell, floor: Floor) -> None:
+@pytest.mark.parametrize(
+    ("right", "told"),
+    [
+        (("create", "pods", "eviction"), "create pods/eviction in namespace default"),
+        (("patch", "nodes", ""), f"patch node {NODE}"),
+        (("watch", "pods", ""), "watch pods in all namespaces"),
+        (("patch", "pods", ""), "patch pods in namespace default"),
+    ],
+)
+def test_a_missing_right_is_found_before_the_first_write(
+    groundcrew: Shell, floor: Floor, right: tuple[str, str, str], told: str
+) -> None:
     floor.pod("web-1")
-    floor.server.deny(lambda asked: "no" if asked.get("subresource") == "eviction" else "")
+    floor.pod("rank-0", labels={keys.GANG: "run-7"})
+
+    def deny(asked: Any) -> str:
+        found = (asked["verb"], asked["resource"], asked.get("subresource", ""))
+        return "no" if found == right else ""
+
+    floor.server.deny(deny)
     code, _, err = groundcrew("drain", NODE)
-    assert code == 2
-    assert "may not create pods/eviction in namespace default" in err
+    assert (code, f"you may not {told}" in err) == (2, True)
     assert floor.writes() == []
     assert not floor.cordoned()
+
+
+@pytest.mark.parametrize("path", ["/nodes", "/api/v1/pods"])
+def test_what_may_not_be_read_is_refused_before_the_first_write(
+    groundcrew: Shell, floor: Floor, path: str
+) -> None:
+    floor.server.faults.fail("*", path, 403, message="no", times=100)
+    code, _, err = groundcrew("drain", NODE)
+    assert (code, "not allowed: no" in err) == (2, True)
+    assert floor.writes() == []
+
+
+FAULTS: dict[str, Callable[[EmbeddedCluster, str], None]] = {
+    "500": lambda server, verb: server.faults.fail(verb, "", 500, times=3),
+    "429": lambda server, verb: server.faults.fail(verb, "", 429, retry_after_seconds=1, times=3),
+    "reset": lambda server, verb: server.faults.drop(verb, "", times=3),
+    "answer lost": lambda server, verb: server.faults.drop(verb, "", carried_out=True, times=3),
+}
+
+
+@pytest.mark.parametrize("verb", ["get", "list", "watch", "create", "patch"])
+@pytest.mark.parametrize("fault", FAULTS)
+def test_once_the_node_is_cordoned_a_fault_of_any_verb_only_delays(
+    groundcrew: Shell, floor: Floor, verb: str, fault: str
+) -> None:
+    for number in range(3):
+        floor.pod(f"web-{number}", stop_seconds=number + 1)
+    floor.pod("rank-0", labels={keys.GANG: "run-7"}, stop_seconds=1)
+    floor.server.faults.before(
+        "patch", f"/nodes/{NODE}", lambda _: FAULTS[fault](floor.server, verb)
+    )
+    code, out, err = groundcrew("drain", NODE, "--gang-notice", "2s")
+    assert code == 0, out + err
+    assert floor.on() == []
+    asked = [e.path for e in floor.evictions() if 200 <= e.status < 300]
+    assert len(asked) == len(set(asked)) == 4
 
 
 def test_a_node_that_cannot_be_cordoned_takes_the_others_back(
