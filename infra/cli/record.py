@@ -22,9 +22,9 @@ if TYPE_CHECKING:
 DESCRIPTION = """\
 Write down what a cluster is told: a server that takes CloudEvents (POST /) and sources' own bodies
 (POST /from/<source>), writes each to DIR before it answers, and acts on none. Or, with
---from-cluster, how the cluster stands: nodes, pods, disruption budgets, what controls the pods, and
-groundcrew's own policy, pauses and ledgers. `groundcrew replay DIR` and `groundcrew backtest` play
-both again.
+--from-cluster, how the cluster stands: nodes with their labels and taints, namespaces, pods,
+disruption budgets, what controls the pods, and groundcrew's own policy, pauses and ledgers.
+`groundcrew replay DIR` and `groundcrew backtest` play both again.
 
 What is personal or secret is left out or gets a pseudonym (rules: infra/local/masking.yaml):
 credentials, people, accounts, addresses, hosts, the values of labels that say nothing to us, and of

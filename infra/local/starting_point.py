@@ -4,8 +4,12 @@ Every list is read page by page and written object by object, masked and trimmed
 cluster of thousands of nodes needs no more memory than one page. The file gets its name only when
 it is whole.
 
-Rights: `list` on nodes, pods, poddisruptionbudgets, deployments, replicasets, statefulsets,
-daemonsets and jobs in the cluster, and on configmaps in groundcrew's namespace.
+What tells teams apart is in it as far as the embedded cluster knows of it: labels and taints of
+nodes, tolerations and node selectors of pods, labels of namespaces. Quotas are not: nothing that
+is played is created anew by a person, who alone could run into one.
+
+Rights: `list` on nodes, namespaces, pods, poddisruptionbudgets, deployments, replicasets,
+statefulsets, daemonsets and jobs in the cluster, and on configmaps in groundcrew's namespace.
 """
 
 import contextlib
@@ -37,6 +41,7 @@ class Listed(NamedTuple):
 LISTS = (
     # What others stand on comes first: a replay reads the file from the top.
     Listed("nodes", "Node", "v1", "/api/v1/nodes"),
+    Listed("namespaces", "Namespace", "v1", "/api/v1/namespaces"),
     Listed("config maps of groundcrew", "ConfigMap", "v1",
            "/api/v1/namespaces/{namespace}/configmaps", keys.PART),
     Listed("deployments", "Deployment", "apps/v1", "/apis/apps/v1/deployments"),

@@ -17,9 +17,12 @@ class Report:
     def __init__(self, file: str) -> None:
         self.file = Path(file)
         self.runs: list[Run] = []
-        # Not at the end of a long play.
+        # Not at the end of a long play; and a play that fails leaves no empty page behind.
+        is_new = not self.file.exists()
         with self.file.open("a"):
             pass
+        if is_new:
+            self.file.unlink()
 
     def recorder(self, scenario: Scenario, policy: str | None) -> Recorder:
         """For a play of ``scenario``, under ``policy`` if that replaces the scenario's own."""
