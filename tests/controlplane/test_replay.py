@@ -14,8 +14,13 @@ from tests.controlplane.conftest import require_build
 from tests.controlplane.replay_world import play_on_control_plane
 from tests.support.worlds import outcome, play
 
+NOT_HERE = {"same-host-again"}
+"""A replacement is a node that was made after the end was asked. A real API server stamps that by
+its own clock, not by the simulated one: here any node would do, so that which one is taken for the
+replacement, and whether old hardware is seen among the new, says nothing."""
 
-@pytest.mark.parametrize("name", scenario_file.known())
+
+@pytest.mark.parametrize("name", [n for n in scenario_file.known() if n not in NOT_HERE])
 def test_on_a_real_control_plane_a_scenario_plays_as_on_the_embedded_one(
     name: str, tmp_path: Path
 ) -> None:
