@@ -34,7 +34,8 @@ unless --mask-identities is given."""
 EPILOG = """\
 examples:
   groundcrew record --from-cluster --to week        how it stands now
-  groundcrew record --to week --port 8080           what it is told from now on; Ctrl-C ends it
+  groundcrew record --to week --watch               what its nodes say from now on; Ctrl-C ends it
+  groundcrew record --to week --port 8080           what it is told by others
   groundcrew record --to week --gzip --max-size 5GiB --keep 30d --rotate 64MiB,1h
   groundcrew record --to week --forward http://cordon.groundcrew-system   in between, not beside
   groundcrew replay week                            the week once more
@@ -115,6 +116,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--from-cluster", action="store_true", help="take the starting point, and end"
     )
+    parser.add_argument(
+        "--watch",
+        action="store_true",
+        help="besides, write down what the cluster says of its Nodes and of Events about them, as "
+        "Knative's source would tell it: for clusters without Knative",
+    )
     connect.add_arguments(parser)
 
 
@@ -125,8 +132,12 @@ def run(args: argparse.Namespace) -> int:
 
     try:
         masker = _masker(args)
+        if args.from_cluster and args.watch:
+            raise _Unusable("--from-cluster takes the starting point and ends; --watch comes after")
         if args.from_cluster:
             return connect.run(args, lambda session: _take(args, session, masker))
+        if args.watch:
+            return connect.run(args, lambda session: _serve(args, masker, session))
         return _serve(args, masker)
     except (_Unusable, MaskingError, HistoryError, FolderInUse) as problem:
         return _wrong(str(problem))
@@ -151,9 +162,12 @@ def _say(text: str) -> None:
 # the server
 
 
-def _serve(args: argparse.Namespace, masker: "Masker") -> int:
+def _serve(args: argparse.Namespace, masker: "Masker", session: Session | None = None) -> int:
+    """With ``session``, its cluster is watched, too."""
     from infra.local import sink
+    from infra.local.feed import Feed
     from infra.local.segments import Limits, Segments
+    from infra.local.world import TOLD
 
     limits = Limits(args.max_size, args.keep, *args.rotate)
     if limits.size < 2 * limits.rotate_size:
@@ -167,6 +181,8 @@ def _serve(args: argparse.Namespace, masker: "Masker") -> int:
         raise
     forward = sink.forward_to(args.forward) if args.forward else None
     recorder = sink.Sink(segments, masker, forward)
+    kinds = TOLD if session else ()
+    feeds = [Feed(session.cluster, kind, recorder.told, _say) for kind in kinds if session]
 
     def started() -> None:
         host, port = listening.getsockname()[:2]
@@ -174,11 +190,14 @@ def _serve(args: argparse.Namespace, masker: "Masker") -> int:
         _say(f"recording what comes to http://{shown}:{port} to {args.to}")
         _say(f"  keeps     {_shown(limits.size)} and {screen.span(limits.keep)} at most")
         _say(f"  masks     {_masks(args)}")
+        if feeds:
+            _say("  watches   Nodes, and Events about them")
         if args.forward:
             _say(f"  forwards  to {args.forward}, and answers what comes from there")
         _say("  Ctrl-C ends it")
 
-    sink.serve(recorder, listening, started)
+    with listening:
+        sink.serve(recorder, listening, started, feeds)
     _say(
         f"{screen.count(segments.written, 'event')} recorded; {args.to} holds "
         f"{_shown(segments.bytes)} in {screen.count(segments.files, 'file')}"

@@ -13,16 +13,19 @@ import asyncio
 import contextlib
 import signal
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from events import cloudevent
-from infra.local import clock
+from functions.edge import answers
+from infra.local import clock, telling
+from infra.local.feed import Feed
 from infra.local.masking import Masker
 from infra.local.segments import Segments
+from infra.local.world import Change
 
 if TYPE_CHECKING:
     from starlette.requests import Request
@@ -57,6 +60,8 @@ class Sink:
         self.left_out = 0
         """Clocks and answers of our own functions: a replay makes them itself."""
         self.refused = 0
+        self.loop: asyncio.AbstractEventLoop | None = None
+        """That of `serve`."""
         self._masker = masker
         self._forward = forward
 
@@ -95,6 +100,17 @@ class Sink:
 
             return await run_in_threadpool(self._forward, path, headers, body)
         return _answer(204)
+
+    def told(self, change: Change) -> None:
+        """Write down what a watch says, from another thread than that of `serve`. Raises
+        OSError."""
+
+        async def kept() -> None:
+            headers, body = answers.to_http(telling.of_change(change, self.segments.stamp()))
+            self.keep("/", {name.lower(): value for name, value in headers.items()}, body)
+
+        assert self.loop is not None, "not serving yet"
+        asyncio.run_coroutine_threadsafe(kept(), self.loop).result()
 
     def keep(self, path: str, headers: dict[str, str], body: bytes) -> None:
         """Write a request down, names of headers in lower case. Raises OSError."""
@@ -186,8 +202,14 @@ def forward_to(url: str) -> "Forward":
     return forward
 
 
-def serve(sink: Sink, listening: socket.socket, started: Callable[[], None]) -> None:
-    """Until SIGINT or SIGTERM. What was written is on the disk when this returns."""
+def serve(
+    sink: Sink,
+    listening: socket.socket,
+    started: Callable[[], None],
+    feeds: Sequence[Feed] = (),
+) -> None:
+    """Until SIGINT or SIGTERM. What was written is on the disk when this returns. ``feeds`` tell
+    `Sink.told` what they hear meanwhile; raises what they raise where they cannot begin."""
     import uvicorn
 
     config = uvicorn.Config(
@@ -203,18 +225,25 @@ def serve(sink: Sink, listening: socket.socket, started: Callable[[], None]) -> 
     server = uvicorn.Server(config)
 
     async def run() -> None:
-        loop = asyncio.get_running_loop()
+        sink.loop = loop = asyncio.get_running_loop()
         for number in (signal.SIGINT, signal.SIGTERM):
             loop.add_signal_handler(number, _stop, server)
         upkeep = asyncio.create_task(_upkeep(sink.segments))
-        started()
         try:
+            for feed in feeds:
+                await asyncio.to_thread(feed.begin)
+            started()
             await server.serve(sockets=[listening])
         finally:
+            for feed in feeds:
+                # In a thread: what it has just heard is still written down here.
+                await asyncio.to_thread(feed.end)
             upkeep.cancel()
 
-    asyncio.run(run())
-    sink.segments.close()
+    try:
+        asyncio.run(run())
+    finally:
+        sink.segments.close()
 
 
 def _stop(server: Any) -> None:

@@ -19,6 +19,7 @@ from infra.local.stage import Nobody
 from tests.controlplane.access import Cluster, eventually
 from tests.controlplane.cluster import ControlPlane
 from tests.controlplane.nodes import Nodes
+from tests.support.recorders import recorder
 
 ROLES = Path(__file__).parents[2] / "infra" / "rbac" / "record.yaml"
 USER = "groundcrew"
@@ -30,7 +31,8 @@ def allowed(cluster: Cluster, namespace: str) -> Iterator[None]:
     """The rights that the file gives; those of the Role in the test's own namespace."""
     with ExitStack() as stack:
         for role in yaml.safe_load_all(ROLES.read_text()):
-            where = namespace if role["kind"] == "Role" else None
+            where = role["metadata"].get("namespace")
+            where = namespace if where == "groundcrew-system" else where
             stack.enter_context(cluster.allowed(USER, *role["rules"], namespace=where))
         yield
 
@@ -130,6 +132,43 @@ def test_a_cluster_is_taken_with_lists_alone_and_stands_again_in_a_replay(
     assert pods == _running(cluster, namespace)
     (budget,) = again.all("pdb", namespace)
     assert budget["status"]["disruptionsAllowed"] == 1
+
+
+def test_what_nodes_say_is_watched_with_the_rights_that_the_file_gives(
+    cluster: Cluster, clean_nodes: Nodes, namespace: str, allowed: None, tmp_path: Path
+) -> None:
+    name = f"node-{namespace}"
+    clean_nodes.add(name, labels={"groundcrew.dev/pool": "gpu"}, provider_id=f"aws:///z/{name}")
+    folder = tmp_path / "week"
+    kubeconfig = str(cluster.kubeconfig(USER))
+    with recorder(folder, "--watch", "--kubeconfig", kubeconfig) as running:
+        cluster.kubectl("cordon", name)
+        about = {"apiVersion": "v1", "kind": "Node", "name": name}
+        cluster.create(
+            {
+                "apiVersion": "v1",
+                "kind": "Event",
+                "metadata": {"name": f"{name}.1", "namespace": "default"},
+                "involvedObject": about,
+                "reason": "XIDError",
+                "message": "Xid 79",
+                "type": "Warning",
+            }
+        )
+        eventually(lambda: {"Node", "Event"} <= _kinds(folder, name), "both are written down")
+        code, said = running.end()
+    assert code == 0, said
+    assert "not heard of" not in said
+
+
+def _kinds(folder: Path, name: str) -> set[str]:
+    """Kinds of what was recorded of the node."""
+    found = set()
+    for event in History.open(folder).events() if list(folder.glob("events-*")) else ():
+        headers = event.recording.headers
+        if name in headers.get("ce-name", ""):
+            found.add(headers["ce-kind"])
+    return found
 
 
 def test_a_missing_right_is_named(

@@ -415,6 +415,17 @@ class Cluster:
         query = {"labelSelector": selector} if selector else {}
         return self._list(path.rpartition("/")[2], path, dict[str, Any], query)
 
+    def pages_of_objects(self, path: str) -> Iterator[types.Page[msgspec.Raw]]:
+        """As `list_objects`, undecoded; the last page says where to watch from."""
+        return self._pages(path.rpartition("/")[2], path, msgspec.Raw, {})
+
+    def watch_objects(
+        self, path: str, *, resource_version: str, timeout_seconds: float
+    ) -> Watch[msgspec.Raw]:
+        """Changes after ``resource_version``, undecoded, as `watch_pods` has them."""
+        resource = path.rpartition("/")[2]
+        return self._watch(resource, path, msgspec.Raw, {}, resource_version, timeout_seconds)
+
     def get_object(self, path: str) -> dict[str, Any]:
         return self._get(path.rsplit("/", 2)[1], path, dict[str, Any])
 

@@ -6,12 +6,9 @@ import hashlib
 import http.client
 import http.server
 import json
-import os
 import re
 import signal
 import socket
-import subprocess
-import sys
 import threading
 import time
 import tracemalloc
@@ -35,66 +32,7 @@ from infra.local.cluster import EmbeddedCluster, builders
 from infra.local.cluster import http as http_server
 from infra.local.history import History
 from infra.local.masking import Masker
-
-PATIENCE = 30.0
-EVENT = {
-    "ce-specversion": "1.0",
-    "ce-id": "1",
-    "ce-source": "/tests",
-    "ce-type": "aws.health.AWS Health Event",
-    "content-type": "application/json",
-}
-
-
-class Recorder:
-    """A running ``groundcrew record``."""
-
-    def __init__(self, folder: Path, *options: str) -> None:
-        command = [sys.executable, "-m", "infra.cli", "record", "--to", str(folder), "--port", "0"]
-        self.process = subprocess.Popen(
-            [*command, *options], stderr=subprocess.PIPE, text=True, env={**os.environ}
-        )
-        assert self.process.stderr
-        self.said: list[str] = []
-        for line in self.process.stderr:
-            self.said.append(line)
-            if "Ctrl-C" in line:
-                break
-        match = re.search(r"http://127\.0\.0\.1:(\d+)", self.said[0] if self.said else "")
-        assert match, self.said
-        self.port = int(match[1])
-
-    def post(
-        self,
-        body: Any,
-        path: str = "/",
-        headers: dict[str, str] | None = None,
-        method: str = "POST",
-    ) -> tuple[int, dict[str, str], bytes]:
-        raw = body if isinstance(body, bytes) else json.dumps(body).encode()
-        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=PATIENCE)
-        try:
-            connection.request(method, path, raw, EVENT if headers is None else headers)
-            answer = connection.getresponse()
-            return answer.status, dict(answer.getheaders()), answer.read()
-        finally:
-            connection.close()
-
-    def end(self, number: int = signal.SIGINT) -> tuple[int, str]:
-        self.process.send_signal(number)
-        _, rest = self.process.communicate(timeout=PATIENCE)
-        return self.process.returncode, "".join(self.said) + rest
-
-
-@contextlib.contextmanager
-def recorder(folder: Path, *options: str) -> Iterator[Recorder]:
-    made = Recorder(folder, *options)
-    try:
-        yield made
-    finally:
-        if made.process.poll() is None:
-            made.process.kill()
-        made.process.communicate()
+from tests.support.recorders import EVENT, PATIENCE, Recorder, recorder
 
 
 def bodies(folder: Path) -> list[Any]:
@@ -498,6 +436,47 @@ def test_what_was_recorded_is_replayed(
     said = capsys.readouterr()
     assert "week: played to its end; nothing was expected of it" in said.out
     assert "Recorded history. 3 nodes (3 gpu)" in said.out
+
+
+def test_what_nodes_say_is_watched_where_nobody_sends_it(
+    served: tuple[EmbeddedCluster, str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    cluster, kubeconfig = served
+    folder = tmp_path / "week"
+    assert record(capsys, "--from-cluster", "--to", str(folder), "--kubeconfig", kubeconfig)[0] == 0
+    with recorder(folder, "--watch", "--kubeconfig", kubeconfig) as running:
+        assert "  watches   Nodes, and Events about them\n" in running.said
+        node = json.loads(json.dumps(cluster.get("nodes", "", "gpu-1")))
+        lost = {"type": "AcceleratedHardwareReady", "status": "False", "reason": "NvidiaXID79Error"}
+        node["status"]["conditions"].append(lost)
+        cluster.apply({"apiVersion": "v1", "kind": "Node", **node})
+        assert running.post({"no": "event"})[0] == 204
+        deadline = time.monotonic() + PATIENCE
+        while not any(b"XID79" in file.read_bytes() for file in folder.glob("events-*")):
+            assert time.monotonic() < deadline
+            time.sleep(0.02)
+        code, said = running.end()
+    assert code == 0
+    assert "Traceback" not in said
+    kinds = [event.recording.headers.get("ce-type") for event in History.open(folder).events()]
+    assert "dev.knative.apiserver.resource.update" in kinds
+    assert main(["replay", str(folder), "--json"]) == 0
+    lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert ("cordon", "gpu-1") in [(line["action"], line["node"]) for line in lines[:-1]]
+
+
+def test_a_watch_that_is_refused_is_said_and_nothing_begins(
+    served: tuple[EmbeddedCluster, str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    cluster, kubeconfig = served
+    cluster.faults.fail("list", "/api/v1/nodes", 403)
+    options = ["--to", str(tmp_path / "week"), "--port", "0", "--kubeconfig", kubeconfig]
+    code, said = record(capsys, "--watch", *options)
+    assert code == 2
+    assert "not allowed" in said
+    assert "recording what comes" not in said
+    code, said = record(capsys, "--watch", "--from-cluster", *options)
+    assert (code, said.count("\n")) == (2, 1)
 
 
 def test_replay_tells_what_is_wrong_with_a_history_in_a_line(
