@@ -249,10 +249,10 @@ def test_what_waits_long_stays_hidden_and_is_deleted_with_the_handle_it_has_then
     go = threading.Event()
     url = fresh(cloud.spot(OURS))
     act = Handled(after(go))
-    options = Options(receivers=1, workers=1, urgent_workers=0, visibility_seconds=2)
+    options = Options(receivers=1, workers=1, urgent_workers=0, visibility_seconds=5)
     with consuming(url, act, options) as consumer:
         eventually(lambda: act.calls == 1)
-        time.sleep(2.5)
+        time.sleep(5.5)  # moto counts whole seconds: a shorter time leaves none to extend it in
         assert cloud.depth(url) == (0, 1)
         go.set()
         eventually(lambda: cloud.depth(url) == (0, 0))
