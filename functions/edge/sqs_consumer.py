@@ -36,6 +36,9 @@ MOST_WAIT_SECONDS = 30.0
 OURS_MOST = 3
 """Attempts at a message that makes a function fail (500): then it is left to the queue's policy."""
 TICK_SECONDS = 1.0
+EMPTY_SECONDS = 0.1
+"""A poll that finds nothing takes this long at least. A long poll does by itself; a short one, or
+a proxy that ends polls, would have each receiver ask a thousand times a second, at a price each."""
 REPEAT_SECONDS = 60.0
 """The same trouble is told of once in this time."""
 MOST_TOLD = 100
@@ -89,8 +92,8 @@ class Consumer:
         while not self._stopping.is_set():
             if not self.book.wait_for_room(TICK_SECONDS):
                 continue
+            asked = self._monotonic()
             try:
-                hidden_until = self._monotonic() + self._options.visibility_seconds
                 messages = self._queue.receive(self._options.visibility_seconds)
             except errors.AwsError as problem:
                 self._tell(explained(problem, self._queue.url))
@@ -98,10 +101,12 @@ class Consumer:
                 failures += 1
                 continue
             failures = 0
+            if not messages:
+                self._stopping.wait(asked + EMPTY_SECONDS - self._monotonic())
             if len(messages) == A_CALL:
                 self.book.expect_more()
             for message in messages:
-                self._take_in(message, hidden_until)
+                self._take_in(message, asked + self._options.visibility_seconds)
 
     def _take_in(self, message: Message, hidden_until: float) -> None:
         self.counts.add("received")

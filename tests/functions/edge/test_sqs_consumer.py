@@ -111,6 +111,23 @@ def test_what_is_being_handled_is_not_deleted_yet() -> None:
         eventually(lambda: cloud.depth(url) == (0, 0))
 
 
+def test_an_empty_queue_that_answers_at_once_is_not_asked_without_a_pause() -> None:
+    asked = count()
+
+    class Empty(Memory):
+        def receive(self, visibility_seconds: int) -> list[Message]:
+            next(asked)
+            return []
+
+    consumer = Consumer(Empty(), Handled(DONE), Options(receivers=1))
+    running = threading.Thread(target=consumer.run)
+    running.start()
+    time.sleep(0.55)
+    consumer.stop()
+    running.join(10.0)
+    assert 2 <= next(asked) <= 7
+
+
 @pytest.mark.parametrize("status", [0, 429, 502, 503, 404, 403])
 def test_what_could_not_be_handled_now_is_tried_again_without_being_received_again(
     status: int,
@@ -245,9 +262,6 @@ def test_interruptions_that_come_together_are_handled_together(
     assert act.calls == 1
 
 
-@pytest.mark.skip(
-    reason="received a second time where it runs right after the tests before it: to be understood"
-)
 def test_what_waits_long_stays_hidden_and_is_deleted_with_the_handle_it_has_then() -> None:
     go = threading.Event()
     url = fresh(cloud.spot(OURS))
