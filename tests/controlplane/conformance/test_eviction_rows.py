@@ -20,6 +20,8 @@ from tests.controlplane.conformance.stand import DRAINER, PATCH_NODES, Stand
 from tests.controlplane.conformance.webhook import Webhook
 
 NEVER_READY = {f"{STARTS}/delay": "1h", f"{STARTS}/jitter-delay": "1h"}
+BUSY = 4.0
+"""Seconds that are granted to a machine which runs other things, too. The bench grants none."""
 AT_ONCE = {STOPS: "0s"}
 
 
@@ -34,7 +36,7 @@ def test_110_pods_leave_as_fast_as_the_policy_lets_them(stand: Stand) -> None:
     stand.remember()
     ran = stand.run("drain", stand.a)
     assert ran.code == 0
-    assert ran.seconds < 8  # kubectl takes 20 s where this takes 1.5; CI machines vary
+    assert ran.seconds < 2 + BUSY  # kubectl: 20 s
     asked = [e for e in stand.control.audit_since(stand.mark_)  # type: ignore[union-attr]
              if e.raw.get("userAgent", "").startswith("groundcrew")]  # fmt: skip
     assert len(asked) <= 110 * 1.3
@@ -43,21 +45,18 @@ def test_110_pods_leave_as_fast_as_the_policy_lets_them(stand: Stand) -> None:
 @shows("E2")
 def test_slow_pods_take_as_long_as_the_slowest(stand: Stand) -> None:
     owner = stand.owner("web")
-    slow = {STOPS: "5s"}
-    stand.fill(*(
-        stand.pod(f"web-{n}", stand.a, owner=owner, grace=60, annotations=slow) for n in range(60)
-    ))  # fmt: skip
+    stand.fill(*(stand.pod(f"web-{n}", stand.a, owner=owner, grace=30) for n in range(110)))
     ran = stand.run("drain", stand.a)
     assert ran.code == 0
-    assert 4.5 < ran.seconds < 9
+    assert 29.5 < ran.seconds < 33 + BUSY  # kubectl: 60 s
 
 
 @shows("E3")
 def test_a_budget_is_used_as_soon_as_it_allows_and_never_broken(stand: Stand) -> None:
-    made = stand.workload("Deployment", "web", 4, annotations=ready_after(0.5))
+    made = stand.workload("Deployment", "web", 10, annotations=ready_after(2))
     stand.cordon(stand.b)
     stand.cluster.create(made, stand.pdb("web", maxUnavailable=1))
-    stand.are_ready(4, stand.a)
+    stand.are_ready(10, stand.a)
     stand.cordon(stand.b, on=False)
     stand.budget("web", lambda s: s.get("disruptionsAllowed") == 1)
     least: list[int] = []
@@ -80,9 +79,9 @@ def test_a_budget_is_used_as_soon_as_it_allows_and_never_broken(stand: Stand) ->
         watcher.join()
     assert ran.code == 0
     assert stand.names(stand.a) == []
-    assert min(least) >= 3
-    assert ran.seconds < 12  # kubectl: three ticks of five seconds
-    assert len(stand.evictions()) <= 7
+    assert min(least) >= 9
+    assert ran.seconds < 22 + BUSY  # kubectl: nine ticks of five seconds
+    assert len(stand.evictions()) <= 20
 
 
 @shows("E4", "S31")
@@ -122,7 +121,7 @@ def test_two_budgets_over_one_pod_are_both_named_and_the_others_go(stand: Stand)
         stand.pod("web", stand.a, owner=owner),
     )
     stand.remember()
-    ran = stand.run("drain", stand.a)
+    ran = stand.run("drain", stand.a, "--timeout=20s")
     assert ran.code == 1
     assert f"{stand.namespace}/one, {stand.namespace}/two" in ran.out
     assert stand.evictions() == ["web"]

@@ -12,7 +12,7 @@ from tests.controlplane.bed import STOPS
 from tests.controlplane.conformance.rows import shows
 from tests.controlplane.conformance.stand import Stand
 
-SLOW = {STOPS: "3s"}
+SLOW = {STOPS: "10s"}
 
 
 @shows("M1")
@@ -26,7 +26,7 @@ def test_two_nodes_take_the_time_of_one_and_both_are_cordoned_first(stand: Stand
     stand.remember()
     ran = stand.run("drain", stand.a, stand.b)
     assert ran.code == 0
-    assert ran.seconds < 5.5
+    assert ran.seconds < 11 + 2  # kubectl: 20 s; two seconds for a busy machine
     assert [w.split()[0] for w in stand.writes()] == ["patch"] * 2 + ["create"] * 6
 
 

@@ -33,6 +33,18 @@ def test_a_budget_that_frees_after_a_while_is_used_at_once(stand: Stand) -> None
     assert 2.9 <= time.monotonic() - before < 5.5
 
 
+@shows("S14")
+def test_replacements_that_find_no_node_are_not_waited_for(stand: Stand) -> None:
+    stand.cordon(stand.b)
+    stand.cluster.create(stand.workload("Deployment", "web", 3))
+    stand.are_ready(3, stand.a)
+    ran = stand.run("drain", stand.a, "--timeout=30s")
+    assert (ran.code, "3 pods evicted" in ran.out) == (0, True)
+    assert ran.seconds < 10
+    pending = [p for p in stand.pods() if not p["spec"].get("nodeName")]
+    assert len(pending) == 3
+
+
 @shows("S15")
 def test_what_can_never_succeed_is_said_in_seconds(stand: Stand) -> None:
     stand.cordon(stand.b)
