@@ -13,6 +13,7 @@ An event is a hint. What is done follows from the nodes as read in this call, an
 told is found by the resync: marked nodes each time, all nodes every `FULL_READ`.
 """
 
+import logging
 from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -27,6 +28,7 @@ from events.sources import kubernetes_node
 from functions.edge import sender
 from functions.edge.context import Answer, Context, Outcome
 from functions.gateways.kubernetes import errors, types
+from functions.gateways.kubernetes.client import Cluster
 from functions.gateways.together import Turn
 from functions.rules import cordoning, keys
 from functions.rules.budget import Place
@@ -37,6 +39,8 @@ from functions.steps import active, find, mark, shares
 from functions.steps.active import CLUSTER
 from functions.steps.already import already_done
 from functions.steps.carry_out import REGISTRATION, Crew, Edit, Work, pending_key, place
+
+log = logging.getLogger(__name__)
 
 PING = "dev.knative.sources.ping"
 CORDONED = "dev.groundcrew.nodes.cordoned"
@@ -52,6 +56,9 @@ many machines that are none of the cluster's. In between they wait for the resyn
 STAMPS_A_CALL = 200
 """New nodes whose instance label is written by one full read: two seconds' worth of patches, and a
 fleet of 7,500 nodes within some hours."""
+STAMPING_SECONDS = 1.0
+"""What a full read has for that in any case: nobody waits for its answer, and one that is busy with
+incidents each time must not put it off for ever."""
 _LEAST_SECONDS = 0.5
 """Left for a call whose turn came late: enough to write down what it did not come to."""
 _NEVER = datetime.min.replace(tzinfo=UTC)
@@ -133,7 +140,7 @@ def _hear(
     whole = _carry_out(crew, work, edits, waiting)
     # Else the next events about new nodes would wait for the resync, since all nodes are not read
     # again so soon: a storm of interruptions hits many nodes that are minutes old.
-    _stamp_all(context, found.unstamped[:STAMPS_A_CALL])
+    _stamp_all(crew, found.unstamped[:STAMPS_A_CALL])
     nobodys = {id(notice) for notice in found.nobodys}
     unknown = [_names(notice for notice in part if id(notice) in nobodys) for part in asked]
     if len(asked) == 1:
@@ -189,10 +196,14 @@ def resync(context: Context) -> Outcome:
         edits.append(_searched(crew))
     if full:
         edits.append(_rebuild(crew, census))
-        _stamp_all(context, unstamped[:STAMPS_A_CALL])
     crew.done.look_again += waiting.until
     outcome = _carry_out(crew, work, edits, waiting, out)
-    return replace(outcome, reads_all_again=crew.now + FULL_READ) if full else outcome
+    if not full:
+        return outcome
+    _stamp_all(crew, unstamped[:STAMPS_A_CALL], STAMPING_SECONDS)
+    return replace(
+        outcome, reads_all_again=crew.now + FULL_READ, requests=dict(context.cluster.requests)
+    )
 
 
 class _Waiting:
@@ -332,16 +343,24 @@ def _decline(notice: Notice, why: str) -> Decision:
     )
 
 
-def _stamp_all(context: Context, nodes: Sequence[types.Node]) -> None:
-    if context.settings.parallel == 1:
-        for node in nodes:
-            _stamp(context, node)
-        return
-    with ThreadPoolExecutor(context.settings.parallel) as pool:
-        list(pool.map(lambda node: _stamp(context, node), nodes))
+def _stamp_all(crew: Crew, nodes: Sequence[types.Node], seconds: float = 0.0) -> None:
+    """Label ``nodes`` with their clouds' instance IDs, in what is left of the call's time or, if
+    that is less, in ``seconds``. What is not come to, or cannot be, is for the next full read: it
+    must not undo the answer to what is done already."""
+    ends = crew.clock.monotonic() + max(seconds, crew.left)
+    cluster = crew.cluster.bounded(lambda: ends - crew.clock.monotonic())
+    try:
+        if crew.parallel == 1:
+            for node in nodes:
+                _stamp(cluster, node)
+            return
+        with ThreadPoolExecutor(crew.parallel) as pool:
+            list(pool.map(lambda node: _stamp(cluster, node), nodes))
+    except errors.KubernetesError as problem:
+        log.warning("not all new nodes have the label %s yet: %s", keys.INSTANCE, problem)
 
 
-def _stamp(context: Context, node: types.Node) -> None:
+def _stamp(cluster: Cluster, node: types.Node) -> None:
     """Label a node with its cloud's instance ID, if it still is that machine."""
     value = find.stamp(node)
     if not value or node.metadata.labels is None:
@@ -353,7 +372,7 @@ def _stamp(context: Context, node: types.Node) -> None:
         {"op": "add", "path": label, "value": value},
     ]
     try:
-        context.cluster.patch_node(node.name, operations)
+        cluster.patch_node(node.name, operations)
     except (errors.TestFailed, errors.NotFound):
         return  # another machine by now; the next full read stamps it
 

@@ -13,8 +13,10 @@ needs, so two instances on one node do no harm and a crash loses nothing. A drai
 read now and then, and no write.
 """
 
-import contextlib
-from collections.abc import Mapping
+import logging
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from datetime import datetime
 
 import msgspec
@@ -34,6 +36,8 @@ from functions.steps.drain_call import Call
 from functions.steps.drain_nodes import Done
 from functions.steps.tell import tell
 
+log = logging.getLogger(__name__)
+
 PING = "dev.knative.sources.ping"
 CORDONED = "dev.groundcrew.nodes.cordoned"
 DRAINED = "dev.groundcrew.nodes.drained"
@@ -44,6 +48,9 @@ MOST_TAKEN_OFF = 30
 """Annotations of nodes that are back in service, in one call; the others are for the next."""
 WRITING_SECONDS = 0.6
 """Kept back from the call's time for writing down what came of it."""
+TAKING_OFF_SECONDS = 0.3
+"""What there is for that in any case, so that drains which use up each call do not put it off for
+ever."""
 
 decide = draining.decide
 
@@ -62,38 +69,47 @@ def handle(event: CloudEvent, context: Context) -> Outcome:
 def drain(context: Context, named: frozenset[str] = frozenset()) -> Outcome:
     """Go on with every drain that is due; with the nodes that an event ``named`` alone, if one
     did. What is true is read from the cluster either way."""
-    cluster, settings, clock = context.cluster, context.settings, context.clock
-    seconds = max(0.5, settings.call_seconds - WRITING_SECONDS)
+    cluster, settings = context.cluster, context.settings
+    ends = context.clock.monotonic() + settings.call_seconds
     marked = {n.name: n for n in cluster.list_nodes(keys.STATE) if _concerns(n)}
     seen = [_facts(n) for n in marked.values()]
     given_back = [marked.pop(f.view.name) for f in seen if draining.is_leftover(f)]
-    _take_off(cluster, given_back)
     due = [f for f in seen if f.view.name in marked]
-    glance = decide(due, default_policy().drain, _now(context), named)
-    if not any(d.action is not Action.NOTHING for d in glance):
-        # The usual tick: one request.
-        looks = [d.look_again for d in glance if d.look_again]
-        return Outcome(
-            declined=_nothing_due(given_back),
-            look_again=min(looks, default=None),
-            requests=dict(cluster.requests),
-        )
+    try:
+        glance = decide(due, default_policy().drain, _now(context), named)
+        if any(d.action is not Action.NOTHING for d in glance):
+            outcome = _go_on(context, marked, named)
+        else:
+            # The usual tick: one request.
+            looks = [d.look_again for d in glance if d.look_again]
+            outcome = Outcome(
+                declined=_nothing_due(given_back), look_again=min(looks, default=None)
+            )
+    finally:
+        # Last, since the drains are what cannot wait; and whatever has come of them.
+        _take_off(context, given_back, ends)
+    return replace(outcome, requests=dict(cluster.requests))
+
+
+def _go_on(context: Context, marked: Mapping[str, types.Node], named: frozenset[str]) -> Outcome:
+    cluster, settings = context.cluster, context.settings
+    seconds = max(0.5, settings.call_seconds - WRITING_SECONDS)
     in_force = active.read(cluster, settings.namespace)
     policy, now = in_force.policy, _now(context)
-    with Call(cluster, clock, policy.drain, seconds, settings.namespace) as call:
+    with Call(cluster, context.clock, policy.drain, seconds, settings.namespace) as call:
         facts = _read(context, marked, in_force, now)
         decisions = decide(list(facts.values()), policy.drain, now, named)
         if named:
             decisions = [d for d in decisions if d.node in named]
         done = drain_nodes.carry_out(call, policy, marked, facts, decisions)
     uids = {name: node.metadata.uid for name, node in marked.items()}
-    tell(cluster, [d for one in done for d in one.news], uids, _now(context))
+    news = [d for one in done for d in one.news]
+    tell(cluster, news, uids, _now(context), settings.parallel)
     said = [d for one in done for d in one.decisions]
     return Outcome(
         decisions=tuple(d for d in said if d.action is not Action.NOTHING),
         answer=_answer(done),
         look_again=min((d.look_again for d in said if d.look_again), default=None),
-        requests=dict(cluster.requests),
     )
 
 
@@ -132,10 +148,27 @@ def _nothing_due(given_back: list[types.Node]) -> str:
     return f"no drain is due; back in service, their last drain is forgotten: {names}"
 
 
-def _take_off(cluster: Cluster, given_back: list[types.Node]) -> None:
-    for node in given_back[:MOST_TAKEN_OFF]:
-        with contextlib.suppress(errors.TestFailed, errors.NotFound):
-            drain_mark.remove(cluster, node)
+def _take_off(context: Context, given_back: Sequence[types.Node], ends: float) -> None:
+    """What is not taken off in time, or cannot be, is for the next tick."""
+    clock, parallel = context.clock, context.settings.parallel
+    until = max(ends, clock.monotonic() + TAKING_OFF_SECONDS)
+    cluster = context.cluster.bounded(lambda: until - clock.monotonic())
+    nodes = given_back[:MOST_TAKEN_OFF]
+    if parallel == 1 or len(nodes) < 3:
+        for node in nodes:
+            _take_one_off(cluster, node)
+        return
+    with ThreadPoolExecutor(parallel) as pool:
+        list(pool.map(lambda node: _take_one_off(cluster, node), nodes))
+
+
+def _take_one_off(cluster: Cluster, node: types.Node) -> None:
+    try:
+        drain_mark.remove(cluster, node)
+    except (errors.TestFailed, errors.NotFound):
+        return  # cordoned again, or gone
+    except errors.KubernetesError as problem:
+        log.warning("the last drain of %s is not forgotten yet: %s", node.name, problem)
 
 
 def _concerns(node: types.Node) -> bool:

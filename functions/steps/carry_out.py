@@ -78,8 +78,13 @@ class Crew:
     done: Done = field(default_factory=Done)
 
     def __post_init__(self) -> None:
-        self._ends = self.clock.monotonic() + self.seconds
+        self._ends = self._over = self.clock.monotonic() + self.seconds
         self._uids: dict[str, str] = {}
+
+    @property
+    def left(self) -> float:
+        """Seconds of the call's own time."""
+        return self._over - self.clock.monotonic()
 
     def run(
         self, work: Work, *, edits: Sequence[Edit] = (), out: Sequence[budget.Place] | None = None

@@ -1255,6 +1255,59 @@ def test_a_read_of_all_nodes_has_the_next_events_find_theirs() -> None:
     assert fleet.cordoned() == ["n0", "n1", "n2"]
 
 
+def labelled(fleet: Fleet) -> int:
+    labels = [fleet.node(f"n{number}")["metadata"].get("labels", {}) for number in range(10)]
+    return sum(keys.INSTANCE in one for one in labels)
+
+
+def test_labels_for_later_take_no_longer_than_the_call() -> None:
+    fleet = Fleet()
+    fleet.cluster.faults.before("patch", "/nodes/n", lambda call: fleet.clock.sleep(1), times=20)
+    event, began = spot(instance_of(fleet)), fleet.clock.monotonic()
+    outcome = fleet.handle(event)
+    assert outcome.answer is not None
+    assert 1 <= labelled(fleet) <= 4
+    assert fleet.clock.monotonic() - began < fleet.seconds + 1
+    began = fleet.clock.monotonic()
+    fleet.resync()
+    assert fleet.clock.monotonic() - began < fleet.seconds + 1
+    assert 5 <= labelled(fleet) < 10
+
+
+@pytest.mark.parametrize("status", [403, 500, 0])
+def test_a_label_for_later_that_is_refused_undoes_no_answer(
+    status: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    fleet = Fleet()
+    if status:
+        fleet.cluster.faults.fail("patch", "/nodes/n[1-9]", status)
+    else:
+        fleet.cluster.faults.drop("patch", "/nodes/n[1-9]")
+    outcome = fleet.handle(spot(instance_of(fleet)))
+    assert outcome.answer is not None
+    assert outcome.answer.data["nodes"][0]["node"] == "n0"
+    assert f"the label {keys.INSTANCE}" in caplog.text
+
+
+def test_a_resync_acts_before_it_labels() -> None:
+    fleet = Fleet()
+    fleet.sick("n9")
+    fleet.resync()
+    patched = [one for one in fleet.writes() if one.startswith("patch /api/v1/nodes/")]
+    assert patched[0] == "patch /api/v1/nodes/n9"
+    assert len(patched) == 11
+    assert fleet.cordoned() == ["n9"]
+
+
+def test_a_resync_that_is_busy_labels_all_the_same() -> None:
+    fleet = Fleet()
+    fleet.sick("n9")
+    fleet.cluster.faults.before("patch", "/nodes/n9", lambda call: fleet.clock.sleep(9))
+    assert labelled(fleet) == 0
+    fleet.resync()
+    assert labelled(fleet) == 10
+
+
 def test_interruptions_that_come_together_are_one_read_and_one_reservation() -> None:
     fleet = Fleet(size=20)
     fleet.resync()

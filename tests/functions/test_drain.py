@@ -1,6 +1,7 @@
 """The drain function against the embedded cluster, on simulated time."""
 
 import json
+import threading
 from datetime import timedelta
 from typing import Any
 
@@ -20,7 +21,7 @@ from functions.rules.decision import Action
 from functions.rules.drain_state import DrainState, State
 from functions.steps import active
 from infra.local.cluster import EmbeddedTransport, builders
-from tests.support.crew import ping
+from tests.support.crew import Between, ping
 from tests.support.simulated import DrainWorld
 from tests.support.wrong_clock import Dated, Wrong
 
@@ -326,6 +327,83 @@ def test_what_was_written_about_a_drain_goes_when_the_node_is_given_back(world: 
     assert world.tick(3)[0].declined.endswith("their last drain is forgotten: n1")
     assert world.annotation() is None
     assert world.writes() == ["patch /api/v1/nodes/n1"]
+
+
+@pytest.mark.parametrize("status", [403, 500])
+def test_one_that_cannot_be_forgotten_holds_up_no_drain_of_another(
+    world: World, status: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    world.mark()
+    world.call()
+    give_back(world)
+    world.add_node("n3", unschedulable=True)
+    world.pod("web-1", app="web", on="n3")
+    world.mark("n3")
+    world.server.seen.clear()
+    world.server.faults.fail("patch", "/nodes/n1", status)
+    world.call()
+    assert world.state("n3").state is State.DRAINED
+    assert world.writes()[-1] == "patch /api/v1/nodes/n1", "what cannot wait goes first"
+    assert "n1 is not forgotten yet" in caplog.text
+    world.tick()
+    assert world.annotation() is None
+
+
+def test_it_goes_too_where_no_drain_can_be_worked_on(world: World) -> None:
+    world.mark()
+    world.call()
+    give_back(world)
+    world.add_node("n3", unschedulable=True)
+    world.mark("n3")
+    world.server.faults.fail("list", "/pods", 403)
+    with pytest.raises(errors.Forbidden):
+        world.call()
+    assert world.annotation() is None
+
+
+def test_forgetting_takes_no_longer_than_the_call(world: World) -> None:
+    names = [f"old-{number}" for number in range(20)]
+    for name in names:
+        world.add_node(name)
+        world.mark(name)
+    world.tick()
+    for name in names:
+        give_back(world, name)
+    world.server.faults.before("patch", "/nodes/old-", lambda _: world.clock.sleep(1), times=99)
+    before = world.clock.monotonic()
+    world.call()
+    assert world.clock.monotonic() - before <= 5
+    world.tick(5)
+    assert [name for name in names if world.annotation(name)] == []
+
+
+def test_drains_that_use_up_every_call_do_not_put_it_off(world: World) -> None:
+    world.mark()
+    world.call()
+    give_back(world)
+    world.add_node("n3", unschedulable=True)
+    world.mark("n3")
+    world.server.faults.before("create", "/events", lambda _: world.clock.sleep(9))
+    world.call()
+    assert world.annotation() is None
+
+
+def test_events_are_written_side_by_side(world: World) -> None:
+    """One after the other they take seconds where many nodes are drained."""
+    for name in (names := [f"empty-{number}" for number in range(4)]):
+        world.add_node(name)
+        world.mark(name)
+    two = threading.Barrier(2)
+    transport = Between(
+        EmbeddedTransport(world.server, world.clock.sleep),
+        "POST",
+        "/events",
+        lambda _: two.wait(5) and None,
+    )
+    settings = Settings(namespace=NAMESPACE, parallel=4)
+    drain.handle(ping("resync-drain"), Context(lambda: Cluster(transport), world.clock, settings))
+    assert world.events().count(("NodeDrained", "empty-0")) == 1
+    assert transport.times == 2 * len(names)
 
 
 def test_a_drain_of_the_next_incident_begins_at_once(world: World) -> None:
