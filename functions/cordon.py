@@ -27,7 +27,7 @@ from events.notice import Notice, Reading
 from events.sources import kubernetes_node
 from functions.edge import sender
 from functions.edge.context import Answer, Context, Outcome
-from functions.gateways.kubernetes import errors, types
+from functions.gateways.kubernetes import errors, json_patch, types
 from functions.gateways.kubernetes.client import Cluster
 from functions.gateways.together import Turn
 from functions.rules import cordoning, keys
@@ -365,11 +365,10 @@ def _stamp(cluster: Cluster, node: types.Node) -> None:
     value = find.stamp(node)
     if not value or node.metadata.labels is None:
         return
-    label = "/metadata/labels/" + keys.INSTANCE.replace("/", "~1")
     operations = [
-        {"op": "test", "path": "/metadata/uid", "value": node.metadata.uid},
-        {"op": "test", "path": "/spec/providerID", "value": node.provider_id},
-        {"op": "add", "path": label, "value": value},
+        json_patch.test("/metadata/uid", node.metadata.uid),
+        json_patch.test("/spec/providerID", node.provider_id),
+        json_patch.add(json_patch.label(keys.INSTANCE), value),
     ]
     try:
         cluster.patch_node(node.name, operations)

@@ -6,12 +6,12 @@ The cordon carries the person's claim (`rules.claim`), which cordon does not und
 """
 
 import enum
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
-from functions.gateways.kubernetes import errors, types
+from functions.gateways.kubernetes import errors, json_patch, types
 from functions.gateways.kubernetes.client import Cluster
+from functions.gateways.kubernetes.json_patch import Operation
 from functions.rules import claim, incidents, keys
 from functions.rules.claim import Claim
 from functions.rules.incidents import Record
@@ -19,8 +19,8 @@ from functions.steps.drain_call import Call
 
 _TRIES = 5
 """How often somebody else may be faster before we give up."""
-_CLAIM = "/metadata/annotations/" + keys.CORDONED_BY.replace("/", "~1")
-_INCIDENTS = "/metadata/annotations/" + keys.INCIDENTS.replace("/", "~1")
+_CLAIM = json_patch.annotation(keys.CORDONED_BY)
+_INCIDENTS = json_patch.annotation(keys.INCIDENTS)
 
 
 class Before(enum.StrEnum):
@@ -91,7 +91,7 @@ def cordon(
         made = Claim(by=by, at=now, reason=reason, over=over)
         patch = [*_tests(found), *_put_claim(found, made)]
         if not found.unschedulable:
-            patch.append({"op": "add", "path": "/spec/unschedulable", "value": True})
+            patch.append(json_patch.add("/spec/unschedulable", True))
         return call.cluster.patch_node(found.name, patch, dry_run=dry_run)
 
     done = _persist(call, node, attempt)
@@ -105,9 +105,9 @@ def uncordon(call: Call, node: types.Node, *, dry_run: bool = False) -> types.No
     def attempt(found: types.Node) -> types.Node:
         if not found.unschedulable:
             return found
-        patch = [*_tests(found), {"op": "remove", "path": "/spec/unschedulable"}]
+        patch = [*_tests(found), json_patch.remove("/spec/unschedulable")]
         if found.metadata.annotation(keys.CORDONED_BY) is not None:
-            patch.append({"op": "remove", "path": _CLAIM})
+            patch.append(json_patch.remove(_CLAIM))
         return call.cluster.patch_node(found.name, patch, dry_run=dry_run)
 
     return _persist(call, node, attempt)
@@ -116,9 +116,9 @@ def uncordon(call: Call, node: types.Node, *, dry_run: bool = False) -> types.No
 def take_back(cluster: Cluster, cordoned: Cordoned) -> bool:
     """Undo a cordon that we have just made, if it is still as we left it."""
     node = cordoned.node
-    patch = [*_tests(node), {"op": "remove", "path": "/spec/unschedulable"}]
+    patch = [*_tests(node), json_patch.remove("/spec/unschedulable")]
     if node.metadata.annotation(keys.CORDONED_BY) is not None:
-        patch.append({"op": "remove", "path": _CLAIM})
+        patch.append(json_patch.remove(_CLAIM))
     try:
         cluster.patch_node(node.name, patch)
     except (errors.TestFailed, errors.NotFound):
@@ -155,28 +155,23 @@ def _read(call: Call, node: types.Node) -> types.Node:
     return found
 
 
-def _tests(node: types.Node) -> Sequence[Mapping[str, Any]]:
-    """RFC 6902. In Kubernetes a `test` against null passes where the path is missing."""
+def _tests(node: types.Node) -> Sequence[Operation]:
     meta = node.metadata
     always = [
-        _test("/metadata/uid", meta.uid),
-        _test("/spec/unschedulable", True if node.unschedulable else None),
+        json_patch.test("/metadata/uid", meta.uid),
+        json_patch.test("/spec/unschedulable", True if node.unschedulable else None),
     ]
     if meta.annotations is None:
-        return [*always, _test("/metadata/annotations", None)]
+        return [*always, json_patch.test(json_patch.ANNOTATIONS, None)]
     return [
         *always,
-        _test(_CLAIM, meta.annotation(keys.CORDONED_BY)),
-        _test(_INCIDENTS, meta.annotation(keys.INCIDENTS)),
+        json_patch.test(_CLAIM, meta.annotation(keys.CORDONED_BY)),
+        json_patch.test(_INCIDENTS, meta.annotation(keys.INCIDENTS)),
     ]
 
 
-def _put_claim(node: types.Node, made: Claim) -> Sequence[Mapping[str, Any]]:
-    put = {"op": "add", "path": _CLAIM, "value": claim.encode(made)}
+def _put_claim(node: types.Node, made: Claim) -> Sequence[Operation]:
+    put = json_patch.add(_CLAIM, claim.encode(made))
     if node.metadata.annotations is not None:
         return [put]
-    return [{"op": "add", "path": "/metadata/annotations", "value": {}}, put]
-
-
-def _test(path: str, value: object) -> Mapping[str, Any]:
-    return {"op": "test", "path": path, "value": value}
+    return [json_patch.add(json_patch.ANNOTATIONS, {}), put]

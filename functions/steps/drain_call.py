@@ -15,7 +15,7 @@ from functions.gateways.kubernetes.client import Cluster
 from functions.rules.drain_plan import Budget
 from functions.rules.policy import Drain
 from functions.steps.budgets import Budgets, Listener
-from functions.steps.together import NodesTogether, PodsTogether, worth
+from functions.steps.read_together import NodesTogether, PodsTogether, worth
 from functions.steps.turns import Turns
 
 T = TypeVar("T")

@@ -5,15 +5,13 @@ annotation.
 nothing is written, and the next look finds what is true.
 """
 
-from collections.abc import Mapping
-from typing import Any
-
-from functions.gateways.kubernetes import types
+from functions.gateways.kubernetes import json_patch, types
 from functions.gateways.kubernetes.client import Cluster
+from functions.gateways.kubernetes.json_patch import Operation
 from functions.rules import drain_state, keys
 from functions.rules.drain_state import DrainState
 
-_PATH = "/metadata/annotations/" + keys.DRAIN.replace("~", "~0").replace("/", "~1")
+_PATH = json_patch.annotation(keys.DRAIN)
 
 
 def write(
@@ -22,14 +20,13 @@ def write(
     """Put ``state`` on ``node`` as it was read. A drain that ``begins`` also tests that the node
     is still cordoned, so that it never begins after somebody's uncordon."""
     meta = node.metadata
-    operations: list[Mapping[str, Any]] = [_test("/metadata/uid", meta.uid)]
+    operations: list[Operation] = [json_patch.test("/metadata/uid", meta.uid)]
     if begins:
-        operations.append(_test("/spec/unschedulable", True))
+        operations.append(json_patch.test("/spec/unschedulable", True))
     if meta.annotations is None:
-        operations.append(_test("/metadata/annotations", None))
-        operations.append({"op": "add", "path": "/metadata/annotations", "value": {}})
-    operations.append(_test(_PATH, meta.annotation(keys.DRAIN)))
-    operations.append({"op": "add", "path": _PATH, "value": drain_state.encode(state)})
+        operations += json_patch.begin(json_patch.ANNOTATIONS)
+    operations.append(json_patch.test(_PATH, meta.annotation(keys.DRAIN)))
+    operations.append(json_patch.add(_PATH, drain_state.encode(state)))
     return cluster.patch_node(node.name, operations)
 
 
@@ -37,13 +34,9 @@ def remove(cluster: Cluster, node: types.Node) -> None:
     """Take our annotation off ``node``, which as it was read is in service. Nothing is done when it
     was cordoned meanwhile, whether its next drain was begun or not."""
     operations = [
-        _test("/metadata/uid", node.metadata.uid),
-        _test("/spec/unschedulable", node.spec.unschedulable),
-        _test(_PATH, node.metadata.annotation(keys.DRAIN)),
-        {"op": "remove", "path": _PATH},
+        json_patch.test("/metadata/uid", node.metadata.uid),
+        json_patch.test("/spec/unschedulable", node.spec.unschedulable),
+        json_patch.test(_PATH, node.metadata.annotation(keys.DRAIN)),
+        json_patch.remove(_PATH),
     ]
     cluster.patch_node(node.name, operations)
-
-
-def _test(path: str, value: object) -> Mapping[str, Any]:
-    return {"op": "test", "path": path, "value": value}

@@ -40,8 +40,7 @@ class Target:
 
 
 def kubelet_lost(node: types.Node) -> bool:
-    ready = node.condition("Ready")
-    return ready is not None and ready.status == "Unknown"
+    return node.ready == "Unknown"
 
 
 def list_pods(call: Call, target: Target) -> Page:

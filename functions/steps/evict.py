@@ -27,7 +27,7 @@ from functions.steps.node_check import NodeCheck
 from functions.steps.node_pods import NodePods
 from functions.steps.pod_feed import Answer, InlineFeed, Item, PodFeed, ThreadedFeed
 from functions.steps.pod_watch import Lost
-from functions.steps.turns import Turn
+from functions.steps.turns import Place
 
 _LONG_AGO_SECONDS = 0.05
 """After a wait as long as this for our turn, what happened meanwhile is heard first."""
@@ -45,7 +45,7 @@ def evict(
     wait: Wait | None = None,
     listed: Page | None = None,
     before_cordon: bool = False,
-    turn: Turn | None = None,
+    turn: Place | None = None,
     report: Callable[[Result], None] | None = None,
 ) -> Result:
     """Empty ``target`` as far as ``seconds`` (by default what the call has left) allow.
@@ -69,7 +69,7 @@ class _Drain:
         stop: Callable[[types.Node], str],
         seconds: float | None,
         wait: Wait,
-        turn: Turn | None,
+        turn: Place | None,
         report: Callable[[Result], None] | None,
     ) -> None:
         self.call = call

@@ -18,7 +18,7 @@ import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import msgspec
 
@@ -29,8 +29,9 @@ from functions.gateways.aws import types as aws_types
 from functions.gateways.aws.client import Aws
 from functions.gateways.aws.types import Machine, NotOfEc2
 from functions.gateways.clock import Clock
-from functions.gateways.kubernetes import errors, types
+from functions.gateways.kubernetes import errors, json_patch, types
 from functions.gateways.kubernetes.client import Cluster
+from functions.gateways.kubernetes.json_patch import Operation
 from functions.rules import drain_state, incidents, keys, lifecycle
 from functions.rules.decision import Action, Decision
 from functions.rules.lifecycle import Act, Facts, Hold
@@ -43,7 +44,7 @@ AGAIN = timedelta(minutes=1)
 MOST_IN_SELECTOR = 100
 _TERMINATING = "autoscaling:EC2_INSTANCE_TERMINATING"
 _LAUNCHING = "autoscaling:EC2_INSTANCE_LAUNCHING"
-_PATH = "/metadata/annotations/" + keys.LIFECYCLE.replace("/", "~1")
+_PATH = json_patch.annotation(keys.LIFECYCLE)
 _NOT_YET = ("node.kubernetes.io/", "node.cloudprovider.kubernetes.io/", "startup-taint.")
 
 log = logging.getLogger("groundcrew")
@@ -317,11 +318,14 @@ class _Call:
 
     def _write(self, node: types.Node, hooks: Mapping[str, Hold]) -> None:
         meta = node.metadata
-        operations: list[Mapping[str, Any]] = [_test("/metadata/uid", meta.uid)]
+        operations: list[Operation] = [json_patch.test("/metadata/uid", meta.uid)]
         if meta.annotations is None:
-            operations += [_test("/metadata/annotations", None), _add("/metadata/annotations", {})]
+            operations += json_patch.begin(json_patch.ANNOTATIONS)
         text = lifecycle.encode(hooks, node.provider_id)
-        operations += [_test(_PATH, meta.annotation(keys.LIFECYCLE)), _add(_PATH, text)]
+        operations += [
+            json_patch.test(_PATH, meta.annotation(keys.LIFECYCLE)),
+            json_patch.add(_PATH, text),
+        ]
         try:
             self.cluster.patch_node(node.name, operations)
         except (errors.TestFailed, errors.NotFound):
@@ -366,18 +370,8 @@ def _is_drained(node: types.Node) -> bool:
 
 
 def _is_schedulable(node: types.Node) -> bool:
-    ready = node.condition("Ready")
     return (
-        ready is not None
-        and ready.status == "True"
+        node.ready == "True"
         and not node.unschedulable
         and not any(taint.key.startswith(_NOT_YET) for taint in node.spec.taints or ())
     )
-
-
-def _test(path: str, value: object) -> Mapping[str, Any]:
-    return {"op": "test", "path": path, "value": value}
-
-
-def _add(path: str, value: object) -> Mapping[str, Any]:
-    return {"op": "add", "path": path, "value": value}

@@ -6,16 +6,14 @@ been faster). `errors.TestFailed` means: read again and decide again.
 """
 
 from collections.abc import Mapping
-from typing import Any
 
-from functions.gateways.kubernetes import types
+from functions.gateways.kubernetes import json_patch, types
 from functions.gateways.kubernetes.client import Cluster
+from functions.gateways.kubernetes.json_patch import Operation
 from functions.rules import incidents, keys
 from functions.rules.cordoning import Verdict
 from functions.rules.node_view import NodeView
 from functions.rules.policy import Policy
-
-Operation = Mapping[str, Any]
 
 
 def view(node: types.Node, policy: Policy) -> NodeView:
@@ -47,54 +45,37 @@ def write(cluster: Cluster, verdict: Verdict) -> types.Node:
 
 
 def operations(verdict: Verdict) -> list[Operation]:
-    """RFC 6902. In Kubernetes a `test` against null passes where the path is missing."""
     seen = verdict.view
     changes: list[Operation] = [
-        _test("/metadata/uid", seen.uid),
-        _test("/spec/unschedulable", True if seen.unschedulable else None),
+        json_patch.test("/metadata/uid", seen.uid),
+        json_patch.test("/spec/unschedulable", True if seen.unschedulable else None),
     ]
     if seen.no_annotations:
-        changes += [_test("/metadata/annotations", None), _add("/metadata/annotations", {})]
+        changes += json_patch.begin(json_patch.ANNOTATIONS)
     if seen.no_labels:
-        changes += [_test("/metadata/labels", None), _add("/metadata/labels", {})]
-    where = "/metadata/annotations/" + _escape(keys.INCIDENTS)
-    changes.append(_test(where, seen.incidents))
+        changes += json_patch.begin(json_patch.LABELS)
+    where = json_patch.annotation(keys.INCIDENTS)
+    changes.append(json_patch.test(where, seen.incidents))
     if verdict.state:
-        changes.append(_add(where, incidents.encode(verdict.record)))
-        changes.append(_add("/metadata/labels/" + _escape(keys.STATE), verdict.state))
+        changes.append(json_patch.add(where, incidents.encode(verdict.record)))
+        changes.append(json_patch.add(json_patch.label(keys.STATE), verdict.state))
     else:
         if seen.incidents is not None:
-            changes.append(_remove(where))
+            changes.append(json_patch.remove(where))
         if seen.state:
-            changes.append(_remove("/metadata/labels/" + _escape(keys.STATE)))
+            changes.append(json_patch.remove(json_patch.label(keys.STATE)))
     if verdict.unschedulable is True:
-        changes.append(_add("/spec/unschedulable", True))
+        changes.append(json_patch.add("/spec/unschedulable", True))
     elif verdict.unschedulable is False:
-        changes.append(_remove("/spec/unschedulable"))
-    outside = "/metadata/labels/" + _escape(keys.EXCLUDE_FROM_LOAD_BALANCERS)
+        changes.append(json_patch.remove("/spec/unschedulable"))
+    outside = json_patch.label(keys.EXCLUDE_FROM_LOAD_BALANCERS)
     if verdict.load_balancer_label is True:
-        changes.append(_add(outside, "true"))
+        changes.append(json_patch.add(outside, "true"))
     elif verdict.load_balancer_label is False and keys.EXCLUDE_FROM_LOAD_BALANCERS in seen.labels:
-        changes.append(_remove(outside))
+        changes.append(json_patch.remove(outside))
     return changes
 
 
 def _count(resources: Mapping[str, str] | None) -> int | None:
     value = (resources or {}).get(keys.GPU)
     return int(value) if value is not None and value.isdigit() else None
-
-
-def _escape(key: str) -> str:
-    return key.replace("~", "~0").replace("/", "~1")
-
-
-def _test(path: str, value: object) -> Operation:
-    return {"op": "test", "path": path, "value": value}
-
-
-def _add(path: str, value: object) -> Operation:
-    return {"op": "add", "path": path, "value": value}
-
-
-def _remove(path: str) -> Operation:
-    return {"op": "remove", "path": path}

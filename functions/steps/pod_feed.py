@@ -14,7 +14,7 @@ from functions.gateways.clock import Clock
 from functions.gateways.kubernetes import types
 from functions.gateways.kubernetes.client import Cluster, Watch
 from functions.steps.pod_watch import LONGEST_WATCH, TRY_AGAIN, Lost, PodEvent, Watcher
-from functions.steps.together import PodsTogether, Subscription
+from functions.steps.read_together import PodsTogether, Subscription
 
 
 @dataclass(frozen=True)

@@ -24,7 +24,7 @@ class Turns:
         """``at_once`` requests are under way at most."""
         self._at_once = at_once
         self._changed = threading.Condition()
-        self._queue: deque[Turn] = deque()
+        self._queue: deque[Place] = deque()
         self._beginning = 0
         self._under_way = 0
         self._takes = 0.0
@@ -34,14 +34,14 @@ class Turns:
         """How long a request takes from here to its answer, as it was lately."""
         return self._takes
 
-    def turn(self) -> "Turn":
-        return Turn(self)
+    def turn(self) -> "Place":
+        return Place(self)
 
     @contextlib.contextmanager
     def beginning(self, over: Over) -> Iterator[bool]:
         """Whether another node should be begun: not before the pods of those that are begun are on
         their way. False when that is not so before it is ``over``. What it wants to send should
-        be known (`Turn.line_up`) before it is left."""
+        be known (`Place.line_up`) before it is left."""
         with self._changed:
             began = self._wait(over, self._has_room)
             self._beginning += began
@@ -80,7 +80,7 @@ class Turns:
         return True
 
 
-class Turn:
+class Place:
     """One node's place in the queue."""
 
     def __init__(self, turns: Turns) -> None:

@@ -1,10 +1,9 @@
 """``groundcrew approve``: agree to the end of a machine whose capacity is reserved."""
 
 import argparse
-from collections.abc import Mapping
-from typing import Any
 
-from functions.gateways.kubernetes import errors
+from functions.gateways.kubernetes import errors, json_patch
+from functions.gateways.kubernetes.json_patch import Operation
 from functions.rules import keys
 from infra.cli import connect, machine
 from infra.cli.connect import Refused, Session
@@ -21,7 +20,7 @@ examples:
 
 exit codes: 0 done, 2 no such node, wrong usage or no answer"""
 
-_PATH = "/metadata/annotations/" + keys.APPROVED.replace("/", "~1")
+_PATH = json_patch.annotation(keys.APPROVED)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -42,20 +41,20 @@ def _approve(args: argparse.Namespace, session: Session) -> int:
     if not node.provider_id:
         raise Refused(f"{node.name} has no provider ID: nothing ends its machine")
     known = node.metadata.annotation(keys.APPROVED)
-    operations: list[Mapping[str, Any]] = [
-        {"op": "test", "path": "/metadata/uid", "value": node.metadata.uid},
-        {"op": "test", "path": "/spec/providerID", "value": node.provider_id},
+    operations: list[Operation] = [
+        json_patch.test("/metadata/uid", node.metadata.uid),
+        json_patch.test("/spec/providerID", node.provider_id),
     ]
     if args.take_back:
         if known is None:
             print(f"{node.name}: nobody had agreed to the end of its machine")
             return 0
-        operations.append({"op": "remove", "path": _PATH})
+        operations.append(json_patch.remove(_PATH))
         said = f"{node.name}: taken back; its machine {node.provider_id} may not end"
     else:
         if node.metadata.annotations is None:
-            operations.append({"op": "add", "path": "/metadata/annotations", "value": {}})
-        operations.append({"op": "add", "path": _PATH, "value": node.provider_id})
+            operations += json_patch.begin(json_patch.ANNOTATIONS)
+        operations.append(json_patch.add(_PATH, node.provider_id))
         said = f"{node.name}: its machine {node.provider_id} may end, if every guard passes"
     try:
         session.cluster.patch_node(node.name, operations)

@@ -16,7 +16,7 @@ from functions.gateways.kubernetes.client import Cluster
 from functions.rules import drain_plan, policy
 from functions.rules.drain_plan import Step, Verdict
 from functions.rules.policy import Drain, Duration
-from functions.steps import active, cordon_by_hand, owners, preview, together, volumes
+from functions.steps import active, cordon_by_hand, owners, preview, read_together, volumes
 from functions.steps.cordon_by_hand import Before
 from functions.steps.drain_call import Call
 from functions.steps.drain_target import Page, Target, kubelet_lost, list_pods
@@ -111,7 +111,7 @@ def nodes(cluster: Cluster, options: Options) -> list[types.Node]:
         return found
     missing: list[str] = []
     found = []
-    if together.worth(cluster, len(options.nodes)):
+    if read_together.worth(cluster, len(options.nodes)):
         every = {node.name: node for node in cluster.list_nodes()}
         asked = [(name, every.get(name)) for name in options.nodes]
     else:

@@ -255,12 +255,7 @@ class Storm:
             list(pool.map(one, bodies))
 
     def _all_ready(self) -> bool:
-        ready = sum(
-            (c := node.condition("Ready")) is not None
-            and c.status == "True"
-            and not node.spec.taints
-            for node in self.api.list_nodes()
-        )
+        ready = sum(node.ready == "True" and not node.spec.taints for node in self.api.list_nodes())
         return ready >= len(self.names)
 
     def _owner(self) -> dict[str, Any]:

@@ -15,7 +15,7 @@ from typing import Any, Generic, TypeVar
 
 import msgspec
 
-from functions.gateways.kubernetes import errors, types
+from functions.gateways.kubernetes import errors, json_patch, types
 from functions.gateways.kubernetes.transport import (
     JSON_PATCH,
     MERGE_PATCH,
@@ -331,13 +331,13 @@ class Cluster:
         """
         meta = current.metadata
         operations = [
-            {"op": "test", "path": "/metadata/uid", "value": meta.uid},
-            {"op": "test", "path": "/metadata/resourceVersion", "value": meta.resource_version},
-            {"op": "add", "path": "/data", "value": dict(data)},
+            json_patch.test("/metadata/uid", meta.uid),
+            json_patch.test("/metadata/resourceVersion", meta.resource_version),
+            json_patch.add("/data", dict(data)),
         ]
         if any(meta.label(key) != value for key, value in labels.items()):
             every = {**(meta.labels or {}), **labels}
-            operations.append({"op": "add", "path": "/metadata/labels", "value": every})
+            operations.append(json_patch.add(json_patch.LABELS, every))
         path = f"/api/v1/namespaces/{meta.namespace}/configmaps/{meta.name}"
         return self._write(
             "patch", "configmaps", path, operations, types.ConfigMap, content_type=JSON_PATCH

@@ -101,6 +101,12 @@ class Node(msgspec.Struct, frozen=True):
     def unschedulable(self) -> bool:
         return bool(self.spec.unschedulable)
 
+    @property
+    def ready(self) -> str:
+        """What its condition Ready says: True, False or Unknown; empty where nobody said it yet."""
+        found = self.condition("Ready")
+        return found.status if found else ""
+
     def condition(self, kind: str) -> NodeCondition | None:
         return next((c for c in self.status.conditions or () if c.type == kind), None)
 

@@ -128,7 +128,7 @@ def machine_facts(crew: Crew, machine: str, node: types.Node, view: NodeView) ->
         state=state,
         drain=_drain(node),
         entry=entry,
-        ready=is_ready(node),
+        ready=node.ready == "True",
         hold=hold.why(crew.active.holds, machine, now),
         approved=node.metadata.annotation(keys.APPROVED) == machine,
         reserved=next((w for (k, v), w in RESERVED.items() if labels.get(k) == v), ""),
@@ -192,7 +192,7 @@ def _joined(node: types.Node, crew: Crew) -> Joined:
         waits = f"has its startup taint {startup}"
     elif node.unschedulable:
         waits = "is cordoned"
-    elif not is_ready(node):
+    elif node.ready != "True":
         waits = "is not ready"
     return Joined(
         node=node.name,
@@ -203,11 +203,6 @@ def _joined(node: types.Node, crew: Crew) -> Joined:
         gpus=_gpus(node),
         marked=bool(node.metadata.label(keys.STATE)),
     )
-
-
-def is_ready(node: types.Node) -> bool:
-    ready = node.condition("Ready")
-    return ready is not None and ready.status == "True"
 
 
 def _machine(node: types.Node) -> str:

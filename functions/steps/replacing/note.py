@@ -4,18 +4,18 @@ For people, and for `groundcrew status`; the books are what counts. It is writte
 something new, never read back to decide.
 """
 
-from collections.abc import Mapping
 from datetime import datetime
-from typing import Any
 
 import msgspec
 
-from functions.gateways.kubernetes import errors, types
+from functions.gateways.kubernetes import errors, json_patch, types
+from functions.gateways.kubernetes.json_patch import Operation
 from functions.rules import keys
 from functions.rules.replacing.book import Entry, Phase
 from functions.steps.replacing.crew import Crew
 
 VERSION = 1
+_PATH = json_patch.annotation(keys.REPLACEMENT)
 
 
 class Note(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
@@ -81,49 +81,34 @@ def announce(crew: Crew, node: types.Node, entry: Entry) -> None:
     assert wanted is not None
     assert entry.phase in (Phase.ENDING, Phase.REBOOTING)
     stands_on = (keys.INCIDENTS, keys.DRAIN, keys.APPROVED)
-    claim = "/metadata/annotations/" + _escape(keys.CORDONED_BY)
     crew.cluster.patch_node(
         node.name,
         [
             *_tests(node),
-            _test("/spec/providerID", node.provider_id),
-            _test("/spec/unschedulable", True),
+            json_patch.test("/spec/providerID", node.provider_id),
+            json_patch.test("/spec/unschedulable", True),
             *(
-                _test("/metadata/annotations/" + _escape(key), node.metadata.annotation(key))
+                json_patch.test(json_patch.annotation(key), node.metadata.annotation(key))
                 for key in stands_on
             ),
-            _test(claim, None),
+            json_patch.test(json_patch.annotation(keys.CORDONED_BY), None),
             # All of them: its pool, the opt-out, who else acts on it, whether it is reserved.
-            _test("/metadata/labels", node.metadata.labels),
+            json_patch.test("/metadata/labels", node.metadata.labels),
             *_put(node, msgspec.json.encode(wanted).decode()),
         ],
     )
 
 
-def _tests(node: types.Node) -> list[Mapping[str, Any]]:
-    path = "/metadata/annotations/" + _escape(keys.REPLACEMENT)
+def _tests(node: types.Node) -> list[Operation]:
     return [
-        _test("/metadata/uid", node.metadata.uid),
-        _test(path, node.metadata.annotation(keys.REPLACEMENT)),
+        json_patch.test("/metadata/uid", node.metadata.uid),
+        json_patch.test(_PATH, node.metadata.annotation(keys.REPLACEMENT)),
     ]
 
 
-def _put(node: types.Node, text: str | None) -> list[Mapping[str, Any]]:
-    path = "/metadata/annotations/" + _escape(keys.REPLACEMENT)
+def _put(node: types.Node, text: str | None) -> list[Operation]:
     if text is None:
-        return [{"op": "remove", "path": path}]
+        return [json_patch.remove(_PATH)]
     if node.metadata.annotations is None:
-        return [
-            _test("/metadata/annotations", None),
-            {"op": "add", "path": "/metadata/annotations", "value": {}},
-            {"op": "add", "path": path, "value": text},
-        ]
-    return [{"op": "add", "path": path, "value": text}]
-
-
-def _test(path: str, value: object) -> Mapping[str, Any]:
-    return {"op": "test", "path": path, "value": value}
-
-
-def _escape(key: str) -> str:
-    return key.replace("~", "~0").replace("/", "~1")
+        return [*json_patch.begin(json_patch.ANNOTATIONS), json_patch.add(_PATH, text)]
+    return [json_patch.add(_PATH, text)]

@@ -6,10 +6,8 @@ the Node is deleted, or gets the out-of-service taint (KEP-2268), if it still st
 machine and no other.
 """
 
-from collections.abc import Mapping
-from typing import Any
-
-from functions.gateways.kubernetes import errors, types
+from functions.gateways.kubernetes import errors, json_patch, types
+from functions.gateways.kubernetes.json_patch import Operation
 from functions.rules.replacing.book import Entry
 from functions.steps.replacing.crew import Crew
 
@@ -41,20 +39,15 @@ def _taint(crew: Crew, node: types.Node) -> None:
     if any(taint.key == OUT_OF_SERVICE for taint in taints or ()):
         return
     made = {"key": OUT_OF_SERVICE, "value": "nodeshutdown", "effect": "NoExecute"}
-    tests: list[Mapping[str, Any]] = [
-        {"op": "test", "path": "/metadata/uid", "value": node.metadata.uid},
-        {"op": "test", "path": "/spec/providerID", "value": node.provider_id},
+    tests: list[Operation] = [
+        json_patch.test("/metadata/uid", node.metadata.uid),
+        json_patch.test("/spec/providerID", node.provider_id),
     ]
     if taints is None:
-        tests.append({"op": "test", "path": "/spec/taints", "value": None})
-        change: Mapping[str, Any] = {"op": "add", "path": "/spec/taints", "value": [made]}
+        tests.append(json_patch.test("/spec/taints", None))
+        change = json_patch.add("/spec/taints", [made])
     else:
-        tests.append(
-            {
-                "op": "test",
-                "path": "/metadata/resourceVersion",
-                "value": node.metadata.resource_version,
-            }
-        )
-        change = {"op": "add", "path": "/spec/taints/-", "value": made}
+        version = node.metadata.resource_version
+        tests.append(json_patch.test("/metadata/resourceVersion", version))
+        change = json_patch.add("/spec/taints/-", made)
     crew.cluster.patch_node(node.name, [*tests, change])

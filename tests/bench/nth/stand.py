@@ -129,9 +129,7 @@ class Fleet:
     def _ready(self) -> int:
         names = set(self.machines.values())
         return sum(
-            (c := node.condition("Ready")) is not None
-            and c.status == "True"
-            and not node.spec.taints
+            node.ready == "True" and not node.spec.taints
             for node in Api(self._admin).list_nodes()
             if node.name in names
         )

@@ -9,12 +9,12 @@ import pytest
 from functions.gateways.kubernetes import errors, types
 from functions.rules import policy
 from functions.rules.draining import Ended, Result
-from functions.steps import together
+from functions.steps import read_together
 from functions.steps.drain_call import Call
 from functions.steps.drain_target import Target
 from functions.steps.evict import evict
 from functions.steps.evict_wait import Wait
-from functions.steps.together import FROM_NODES, NODES_EACH, NodesTogether, PodsTogether
+from functions.steps.read_together import FROM_NODES, NODES_EACH, NodesTogether, PodsTogether
 from tests.support.real_time import World, threads, world_over_http
 
 NAMES = [f"m{number}" for number in range(FROM_NODES)]
@@ -130,22 +130,22 @@ def test_what_happened_before_a_nodes_own_list_is_not_told_again(world: World) -
 def test_nodes_are_read_together_where_they_are_a_good_part_of_the_cluster(
     world: World, monkeypatch: pytest.MonkeyPatch, nodes: int, pods: int, expected: bool
 ) -> None:
-    monkeypatch.setattr(together, "PODS_EACH", 1.5)
+    monkeypatch.setattr(read_together, "PODS_EACH", 1.5)
     for number in range(nodes - 2):  # two are there
         world.add_node(f"more-{number}")
     for number in range(pods):
         world.pod(f"web-{number}")
-    assert together.worth(world.cluster, FROM_NODES) is expected
+    assert read_together.worth(world.cluster, FROM_NODES) is expected
     assert world.cluster.requests == {"list nodes": 1, "list pods": 1}
 
 
 def test_for_few_nodes_or_without_the_right_it_is_not_asked_how_large_the_cluster_is(
     world: World,
 ) -> None:
-    assert not together.worth(world.cluster, FROM_NODES - 1)
+    assert not read_together.worth(world.cluster, FROM_NODES - 1)
     assert world.cluster.requests == {}
     world.server.faults.fail("list", "/nodes", 403)
-    assert not together.worth(world.cluster, FROM_NODES)
+    assert not read_together.worth(world.cluster, FROM_NODES)
 
 
 def test_a_node_that_is_no_longer_selected_is_asked_for_by_name(world: World) -> None:
