@@ -13,7 +13,8 @@ from typing import Protocol
 import msgspec
 
 from functions.gateways.kubernetes import errors, types
-from functions.gateways.kubernetes.client import Cluster, Watch
+from functions.gateways.kubernetes.client import Cluster
+from functions.gateways.kubernetes.exchange import Watch
 from functions.rules.drain_plan import Budget
 from functions.steps import pods
 

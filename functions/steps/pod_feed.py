@@ -12,7 +12,8 @@ from typing import Protocol
 
 from functions.gateways.clock import Clock
 from functions.gateways.kubernetes import types
-from functions.gateways.kubernetes.client import Cluster, Watch
+from functions.gateways.kubernetes.client import Cluster
+from functions.gateways.kubernetes.exchange import Watch
 from functions.steps.pod_watch import LONGEST_WATCH, TRY_AGAIN, Lost, PodEvent, Watcher
 from functions.steps.read_together import PodsTogether, Subscription
 

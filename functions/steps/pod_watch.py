@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from functions.gateways.kubernetes import errors, types
-from functions.gateways.kubernetes.client import Watch
+from functions.gateways.kubernetes.exchange import Watch
 
 PodEvent = types.WatchEvent[types.Pod]
 TRY_AGAIN = (errors.Gone, *errors.AWAY)

@@ -12,7 +12,8 @@ from collections.abc import Callable, Collection
 
 from functions.gateways.clock import Clock
 from functions.gateways.kubernetes import errors, types
-from functions.gateways.kubernetes.client import Cluster, Watch
+from functions.gateways.kubernetes.client import Cluster
+from functions.gateways.kubernetes.exchange import Watch
 from functions.steps.pod_watch import LONGEST_WATCH, Into, Lost, PodEvent, Watcher
 
 FROM_NODES = 8

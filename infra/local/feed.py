@@ -17,7 +17,8 @@ from typing import Any
 import msgspec
 
 from functions.gateways.kubernetes import errors
-from functions.gateways.kubernetes.client import Cluster, Watch
+from functions.gateways.kubernetes.client import Cluster
+from functions.gateways.kubernetes.exchange import Watch
 from infra.local.world import TOLD, Change
 
 WATCH_SECONDS = 300.0
