@@ -28,11 +28,11 @@ import msgspec
 
 from events.cloudevent import CloudEvent
 from functions.edge.context import Answer, Context, Outcome
-from functions.gateways.clock import SystemClock
 from functions.gateways.kubernetes import errors, types
 from functions.rules import keys, replacing
 from functions.rules.decision import Action, Decision
 from functions.rules.replacing import Act, Facts, Step, returned
+from functions.rules.replacing.words import reason_of
 from functions.steps import lifecycle
 from functions.steps.replacing import closer, gather, note, release
 from functions.steps.replacing.act import act, withdraw
@@ -148,7 +148,7 @@ def _closer(crew: Crew, facts: Facts, nodes: gather.Nodes, steps: Sequence[Step]
             acting.append(seen.machine)
         return again
 
-    if isinstance(crew.clock, SystemClock) and len(wanted) > 1:
+    if crew.parallel > 1 and len(wanted) > 1:
         with ThreadPoolExecutor(min(crew.parallel, len(wanted))) as pool:
             looked = list(pool.map(one, wanted))
     else:
@@ -291,7 +291,7 @@ class _Call:
         if not self._may_answer(RESET_WANTED, data):
             self._again()
             return
-        why = replacing.machine.reason_of(step.guards)
+        why = reason_of(step.guards)
         made = replacing.intend(one, step.entry, "reset", token, why, crew.now())
         crew.put(one.pool, one.machine, one.entry, made)
         self._say([replacing.say(one, Action.RESET, f"a reset of its GPUs is asked for ({why})")])

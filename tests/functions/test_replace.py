@@ -95,6 +95,32 @@ def test_the_ladder_is_climbed_with_a_boot_that_is_confirmed_and_watched() -> No
     assert world.entry().holding == ("fault", "evidence")
 
 
+def test_a_reboot_that_is_throttled_for_a_while_is_asked_again_and_no_machine_ends() -> None:
+    world = EndingWorld(FULL)
+    world.cloud.refuses = {"reboot": "throttled"}
+    world.minutes(40)
+    assert world.cloud.asked == []
+    assert world.entry().tried == ()
+    refused = [d for o in world.outcomes for d in o.decisions if "refused" in d.blocked_by]
+    assert 5 <= len(refused) <= 12  # ten times each minute, then each hour
+    world.cloud.refuses = {}
+    world.minutes(60)
+    assert world.cloud.asked == [f"reboot {world.machine().rpartition('/')[2]}"]
+    assert len(world.entry().reboots) == 1
+
+
+def test_a_reboot_whose_answer_is_lost_is_not_asked_a_second_time_before_its_time() -> None:
+    world = EndingWorld(FULL)
+    world.cloud.refuses = {"reboot": "no-answer"}
+    world.minutes(20)
+    world.cloud.refuses = {}
+    world.minutes(20)
+    assert world.cloud.asked == []
+    world.minutes(15)
+    assert world.cloud.asked == [f"reboot {world.machine().rpartition('/')[2]}"]
+    assert len(world.entry().reboots) == 2
+
+
 def test_a_hold_by_a_person_outlives_the_node_and_keeps_the_machine(world: EndingWorld) -> None:
     machine = world.machine()
     made = hold.Hold(

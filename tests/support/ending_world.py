@@ -133,7 +133,7 @@ class EndingWorld:
     def call(self, transport: Transport | None = None, aws: Any = None) -> Outcome:
         """One call, over a connection of its own as each process has."""
         way = transport or EmbeddedTransport(self.server, self.clock.sleep)
-        settings = Settings(namespace=NAMESPACE, call_seconds=4.0)
+        settings = Settings(namespace=NAMESPACE, call_seconds=4.0, parallel=1)
         context = Context(lambda: Cluster(way), self.clock, settings, aws=lambda: aws or self.cloud)
         outcome = replace.handle(ping("resync-replace"), context)
         self.outcomes.append(outcome)

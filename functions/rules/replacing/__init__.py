@@ -25,7 +25,8 @@ from functions.rules.replacing.facts import (
     Step,
     Verdict,
 )
-from functions.rules.replacing.machine import intend, say
+from functions.rules.replacing.under_way import intend
+from functions.rules.replacing.words import say
 
 __all__ = [
     "FUNCTION",

@@ -50,6 +50,8 @@ class Intent(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     at: datetime
     asked: datetime | None = None
     """When the asking was answered. None: nobody knows whether it was asked."""
+    taken: datetime | None = None
+    """When whoever runs it was first seen to be ending it."""
     tries: int = 0
     said: str = ""
     """The last refusal."""
@@ -114,6 +116,19 @@ class Entry(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     @property
     def over(self) -> bool:
         return self.phase is Phase.CLOSED
+
+    def close(self, outcome: str, now: datetime, replacement: str = "") -> "Entry":
+        """It is over. Who ended it, and why, stays in the intent of an end that was asked for."""
+        kept = self.intent if self.ended else None
+        return msgspec.structs.replace(
+            self,
+            phase=Phase.CLOSED,
+            changed=now,
+            intent=kept,
+            holding=(),
+            outcome=outcome,
+            replacement=replacement,
+        )
 
 
 class End(msgspec.Struct, frozen=True, omit_defaults=True):

@@ -27,15 +27,26 @@ from functions.rules.replacing.facts import (
     Step,
     Verdict,
 )
-from functions.rules.replacing.machine import TAKE_OVER, TICK, say, warned
+from functions.rules.replacing.lost import CLOUDS
+from functions.rules.replacing.risk import warned
+from functions.rules.replacing.words import say
 
 TERMINATED = "dev.groundcrew.vm.terminated"
 REPLACED = "dev.groundcrew.vm.replaced"
 MISSING = "dev.groundcrew.replacement.missing"
+TICK = timedelta(minutes=1)
+TAKE_OVER = timedelta(minutes=2)
+"""After that long an intent that nobody has followed is another call's: ten times what a call may
+take between writing it and asking."""
 GIVEN_UP = timedelta(days=7)
 """After that long no replacement is waited for any more."""
 SLOW = timedelta(minutes=30)
 """A machine that is asked to end and runs on for so long is asked once more."""
+MOST_ASKED = {"event": 2}
+"""How often a way is asked that takes it and does nothing; who owns the machines hears each."""
+MOST_ASKED_ELSE = 10
+STUCK = ("asked",)
+"""What holds such a machine."""
 
 
 def decide(one: MachineFacts, facts: Facts, policy: Policy, now: datetime) -> Step:
@@ -60,6 +71,8 @@ def _ending(one: MachineFacts, entry: Entry, facts: Facts, policy: Policy, now: 
         return Step(
             facts=one, entry=entry, act=Act.LOOK_CLOSER, rung="replace", look_again=now + TICK
         )
+    if closer.seen is Seen.GONE and closer.way not in CLOUDS and intent.taken is None:
+        return _unclaimed(one, entry, now)
     if closer.seen is Seen.GONE or (
         closer.seen is Seen.UNKNOWN
         and _was_asked_long_ago(entry, now)
@@ -68,17 +81,30 @@ def _ending(one: MachineFacts, entry: Entry, facts: Facts, policy: Policy, now: 
     ):
         return _is_gone(one, entry, now)
     if closer.seen is Seen.ENDING:
-        kept = entry
-        if intent.asked is None:
-            # The call was made, and whoever made it did not live to write so.
-            asked = msgspec.structs.replace(intent, asked=now)
-            kept = msgspec.structs.replace(entry, intent=asked)
+        # Where it was not asked, the call was made, and whoever made it did not live to write so.
+        taken = msgspec.structs.replace(
+            intent, asked=intent.asked or now, taken=intent.taken or now
+        )
+        kept = msgspec.structs.replace(entry, intent=taken)
         return Step(facts=one, entry=kept, rung="replace", look_again=now + TICK)
     if closer.seen in (Seen.UNKNOWN, Seen.STOPPED):
         return Step(facts=one, entry=entry, rung="replace", look_again=now + TICK)
     if intent.asked is not None and now - intent.asked < SLOW:
         return Step(facts=one, entry=entry, rung="replace", look_again=now + TICK)
     return _again(one, entry, facts, policy, now)
+
+
+def _unclaimed(one: MachineFacts, entry: Entry, now: datetime) -> Step:
+    """Its Node is gone, which anybody may have deleted, and its owner has never taken it: it did
+    not end as far as we know. Its clock runs."""
+    lost = msgspec.structs.replace(entry, phase=Phase.SICK, changed=now, intent=None)
+    said = say(
+        one,
+        Action.HOLD,
+        "its Node is gone, and its owner never took it: nobody says that the machine has ended",
+        blocked_by=("node",),
+    )
+    return Step(facts=one, entry=lost, decisions=(said,), look_again=now + TICK)
 
 
 def _unconfirmed(intent: Intent, closer: Closer | None) -> Verdict:
@@ -98,6 +124,8 @@ def _again(one: MachineFacts, entry: Entry, facts: Facts, policy: Policy, now: d
     found = clock.faults(one.record)
     checked = guards.for_end(one, entry, found, facts, policy, now)
     holding = [v for v in checked if not v.passed]
+    if not holding and _is_asked_enough(entry):
+        return _left_to_people(one, entry, checked, now)
     if not holding:
         return Step(
             facts=one,
@@ -109,15 +137,12 @@ def _again(one: MachineFacts, entry: Entry, facts: Facts, policy: Policy, now: d
         )
     says = "; ".join(f"{v.guard.value}: {v.says}" for v in holding)
     names = tuple(v.guard.value for v in holding)
-    over = not found and one.record is not None
-    kept = msgspec.structs.replace(
-        entry,
-        phase=Phase.CLOSED if over else Phase.SICK,
-        changed=now,
-        intent=None,
-        holding=() if over else names,
-        outcome=f"recovered: {clock.how_it_stopped(one.record)}" if over else "",
-    )
+    if not found and one.record is not None:
+        kept = entry.close(f"recovered: {clock.how_it_stopped(one.record)}", now)
+    else:
+        kept = msgspec.structs.replace(
+            entry, phase=Phase.SICK, changed=now, intent=None, holding=names
+        )
     said = say(
         one, Action.WITHDRAW, f"it was to end, runs, and may not any more: {says}", blocked_by=names
     )
@@ -128,6 +153,34 @@ def _again(one: MachineFacts, entry: Entry, facts: Facts, policy: Policy, now: d
         guards=checked,
         decisions=(said,),
         look_again=now + TICK,
+    )
+
+
+def _is_asked_enough(entry: Entry) -> bool:
+    intent = entry.intent
+    if intent is None or intent.asked is None:
+        return False
+    return intent.tries + 1 >= MOST_ASKED.get(intent.way, MOST_ASKED_ELSE)
+
+
+def _left_to_people(
+    one: MachineFacts, entry: Entry, checked: tuple[Verdict, ...], now: datetime
+) -> Step:
+    """It was taken each time, and nothing came of it: said once, and not asked again."""
+    intent, later = entry.intent, now + SLOW
+    assert intent is not None
+    if entry.holding == STUCK:
+        return Step(facts=one, entry=entry, guards=checked, rung="replace", look_again=later)
+    kept = msgspec.structs.replace(entry, holding=STUCK)
+    said = say(
+        one,
+        Action.HOLD,
+        f"asked to end {intent.tries + 1} times by way of {intent.way}, it runs on: it is not "
+        "asked again, and a person has to see to it",
+        blocked_by=STUCK,
+    )
+    return Step(
+        facts=one, entry=kept, guards=checked, rung="replace", decisions=(said,), look_again=later
     )
 
 
@@ -161,12 +214,8 @@ def _ended(one: MachineFacts, entry: Entry, facts: Facts, policy: Policy, now: d
         return _came_back(one, entry, again, act, now)
     candidate, serves = _replacement(one, entry, facts)
     if candidate is not None and serves:
-        closed = msgspec.structs.replace(
-            entry,
-            phase=Phase.CLOSED,
-            changed=now,
-            replacement=candidate.machine,
-            outcome=f"replaced by {candidate.node} ({candidate.machine})",
+        closed = entry.close(
+            f"replaced by {candidate.node} ({candidate.machine})", now, candidate.machine
         )
         took = now - (entry.began or entry.ended)
         said = say(
@@ -214,9 +263,7 @@ def _ended(one: MachineFacts, entry: Entry, facts: Facts, policy: Policy, now: d
             look_again=now + TICK,
         )
     if now - entry.ended >= GIVEN_UP:
-        closed = msgspec.structs.replace(
-            entry, phase=Phase.CLOSED, changed=now, outcome="ended; no replacement ever served"
-        )
+        closed = entry.close("ended; no replacement ever served", now)
         return Step(facts=one, entry=closed, act=act)
     return Step(facts=one, entry=entry, act=act, look_again=now + TICK * (1 if now < late else 10))
 
@@ -239,12 +286,8 @@ def _came_back(one: MachineFacts, entry: Entry, again: Joined, act: Act, now: da
     heard of it."""
     why = f"{again.node} ({again.machine}) has GPUs of {one.machine}, which was ended for "
     why += entry.fault or "a fault"
-    closed = msgspec.structs.replace(
-        entry,
-        phase=Phase.CLOSED,
-        changed=now,
-        replacement=again.machine,
-        outcome=f"the same hardware came back as {again.node} ({again.machine})",
+    closed = entry.close(
+        f"the same hardware came back as {again.node} ({again.machine})", now, again.machine
     )
     said = say(one, Action.RETURNED, why)
     data = {"node": again.node, "machine": again.machine, "was": one.machine, "why": why}

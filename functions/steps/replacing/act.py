@@ -16,6 +16,7 @@ Whoever finds the intent of a dead call asks the cloud what became of it (`rules
 
 import logging
 from dataclasses import replace
+from datetime import timedelta
 
 import msgspec
 
@@ -25,7 +26,8 @@ from functions.rules.decision import Action, Decision
 from functions.rules.replacing import MachineFacts, Step, guards
 from functions.rules.replacing.book import Book, End, Entry, Phase, cut, with_entry
 from functions.rules.replacing.clock import faults
-from functions.rules.replacing.machine import reason_of
+from functions.rules.replacing.under_way import refused
+from functions.rules.replacing.words import reason_of
 from functions.steps import mark, terminate
 from functions.steps.replacing import closer, gather, note
 from functions.steps.replacing.crew import Crew, Lost, without_end
@@ -37,6 +39,9 @@ PROMPT_SECONDS = 15.0
 later than this would be asked by two."""
 MOST_TRIES = 10
 """Refusals that pass by themselves are asked again each minute; after so many, each hour."""
+MOST_DAILY = MOST_TRIES + 7 * 24
+"""What was refused for a week on end is asked once a day."""
+DAILY = timedelta(days=1)
 
 
 def act(crew: Crew, step: Step, node: types.Node | None) -> list[Decision]:
@@ -97,7 +102,7 @@ def _intend(crew: Crew, step: Step, entry: Entry, token: str) -> Entry:
     one, before = step.facts, step.facts.entry
     now = crew.now()
     made = replacing.intend(one, entry, step.rung, token, cut(reason_of(step.guards)), now)
-    if before is not None and before.intent and made.intent:
+    if before is not None and before.intent and made.intent and before.intent.rung == step.rung:
         tries = before.intent.tries + 1
         made = msgspec.structs.replace(
             made, intent=msgspec.structs.replace(made.intent, tries=tries)
@@ -129,9 +134,6 @@ def _look_again(
     before = step.entry or intended
     checked = judge(fresh, before, found, facts, crew.policy, crew.now())
     holding = [v for v in checked if not v.passed]
-    if step.rung == "reboot":
-        # The reboot that is about to be asked for counts itself.
-        holding = [v for v in holding if v.guard is not replacing.Guard.REBOOTS]
     if not found:
         return fresh, node, "nothing is wrong with it any more"
     return fresh, node, "; ".join(f"{v.guard.value}: {v.says}" for v in holding)
@@ -156,19 +158,16 @@ def _write_down(
     now = crew.now()
     intent = intended.intent
     assert intent is not None
-    again = None
-    if not asked.done:
-        tries = intent.tries >= MOST_TRIES
-        again = now + (terminate.LATER if tries or asked.again is None else asked.again)
+    again = None if asked.done else _again(asked, step.rung, intent.tries)
     answered = msgspec.structs.replace(
-        intent, asked=now if asked.done else None, said=cut(asked.says), again=again
+        intent,
+        asked=now if asked.done else None,
+        said=cut(asked.says),
+        again=now + again if again else None,
     )
     after = msgspec.structs.replace(intended, intent=answered, changed=now)
     if not asked.done and step.rung == "reboot":
-        # Nothing was rebooted: the rung is behind it, and the ladder goes on.
-        after = msgspec.structs.replace(
-            after, phase=Phase.SICK, intent=None, tried=(*after.tried, "reboot")
-        )
+        after = refused(intended, answered, perhaps=asked.perhaps, now=now)
     try:
         crew.put(one.pool, one.machine, intended, after)
     except Lost as lost:
@@ -181,10 +180,19 @@ def _write_down(
             Action.HOLD,
             f"asked {verb}, refused: {asked.says}",
             blocked_by=("refused",),
-            look_again=again,
+            look_again=now + again if again else None,
         )
     action = Action.REBOOT if step.rung == "reboot" else Action.TERMINATE
     return replacing.say(one, action, f"{asked.says} ({intent.why})")
+
+
+def _again(asked: terminate.Asked, rung: str, tries: int) -> timedelta | None:
+    """How long after a refusal it is asked again; None: not at all."""
+    if rung == "reboot" and (asked.perhaps or asked.again != terminate.SOON):
+        return None  # another boot ID tells, or it can never be rebooted so
+    if tries >= MOST_DAILY:
+        return DAILY
+    return terminate.LATER if tries >= MOST_TRIES or asked.again is None else asked.again
 
 
 def _take_back(crew: Crew, one: MachineFacts, intended: Entry, before: Entry) -> None:

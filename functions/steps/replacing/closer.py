@@ -15,7 +15,7 @@ def look(
 ) -> MachineFacts:
     """``one`` with what a closer look shows. What cannot be read is said, and holds."""
     machine = subject(one, node)
-    way = terminate.choose(machine, crew.policy.way_of(one.pool), crew.aws, crew.cluster)
+    way = terminate.choose(machine, _wanted(crew, one, node), crew.aws, crew.cluster)
     seen = way.look(machine)
     closer = Closer(
         seen=seen.seen,
@@ -43,6 +43,15 @@ def subject(one: MachineFacts, node: types.Node | None, token: str = "") -> term
         node=node,
         token=token or (intent.token if intent else ""),
     )
+
+
+def _wanted(crew: Crew, one: MachineFacts, node: types.Node | None) -> str:
+    """The policy's word; where its Node is gone, which would show the way, the way it was asked."""
+    wanted = crew.policy.way_of(one.pool)
+    intent = one.entry.intent if one.entry else None
+    if wanted == "auto" and node is None and intent and intent.way in terminate.OF_THE_NODE:
+        return intent.way
+    return wanted
 
 
 def _workload(crew: Crew, node: types.Node) -> tuple[str, ...]:

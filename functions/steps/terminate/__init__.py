@@ -18,7 +18,10 @@ from functions.steps.terminate.handed_over import HandedOver
 from functions.steps.terminate.karpenter import LABEL, Karpenter
 from functions.steps.terminate.way import LATER, SOON, Asked, Look, Machine, Way
 
-__all__ = ["LATER", "SOON", "Asked", "Look", "Machine", "Way", "choose", "to_reboot"]
+__all__ = ["LATER", "OF_THE_NODE", "SOON", "Asked", "Look", "Machine", "Way", "choose", "to_reboot"]
+
+OF_THE_NODE = (Karpenter.name, ClusterApi.name, HandedOver.name)
+"""Ways that only the Node shows, and no provider ID."""
 
 
 def choose(machine: Machine, wanted: str, aws: Callable[[], Aws], cluster: Cluster) -> Way:

@@ -25,15 +25,15 @@ class ClusterApi:
         self._cluster = cluster
 
     def look(self, machine: Machine) -> Look:
-        if machine.node is None:
-            # The Node names it; without one only its Machine's end tells, which deleted the Node.
-            return Look(seen=Seen.GONE, says="its Node is gone", account="cluster-api")
         try:
-            found = self._machine(machine)
+            found = self._machine(machine) if machine.node else self._by_provider_id(machine)
         except errors.NotFound:
             return Look(seen=Seen.UNKNOWN, says="its Machine is not in this cluster")
         except errors.KubernetesError as problem:
             return Look(seen=Seen.UNKNOWN, says=str(problem))
+        if found is None:
+            says = "no Machine has its provider ID"
+            return Look(seen=Seen.GONE, says=says, account="cluster-api")
         if wrong := _mismatch(found, machine):
             return Look(seen=Seen.UNKNOWN, says=wrong)
         name = found["metadata"]["name"]
@@ -68,6 +68,11 @@ class ClusterApi:
 
     def _machine(self, machine: Machine) -> dict[str, Any]:
         return self._cluster.get_object(_path(machine))
+
+    def _by_provider_id(self, machine: Machine) -> dict[str, Any] | None:
+        """Its Node, which named it, is gone: anybody may have deleted that."""
+        every = self._cluster.list_objects(f"{_GROUP}/machines")
+        return next((m for m in every if not _mismatch(m, machine)), None)
 
 
 def _path(machine: Machine) -> str:

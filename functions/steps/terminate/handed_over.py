@@ -1,8 +1,9 @@
 """Ending a machine by handing it over: an event names it to whoever owns the machines.
 
 They acknowledge by the node annotation `keys.HANDED_OVER`, whose value is the token of the request.
-That it is gone shows in its Node: gone, or another machine's. Who has not taken it in the time that
-the policy gives is asked once more.
+That it is gone shows in its Node, if they had taken it: anybody may delete a Node. Who has not
+taken it in half an hour is asked once more, and then it is a person's turn
+(`rules.replacing.ending`).
 """
 
 from functions.rules import keys

@@ -17,7 +17,7 @@ def asked(problem: errors.AwsError) -> Asked:
         return Asked(done=True, says="it was on its way out already")
     if isinstance(problem, errors.Unreachable):
         # Nobody knows whether it was done: the next look says.
-        return Asked(done=False, says=str(problem), again=SOON)
+        return Asked(done=False, says=str(problem), again=SOON, perhaps=True)
     return Asked(
         done=False, says=str(problem), again=SOON if isinstance(problem, _PASSES) else LATER
     )

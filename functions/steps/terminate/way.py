@@ -49,6 +49,8 @@ class Asked:
     says: str = ""
     again: timedelta | None = None
     """When it is worth asking again."""
+    perhaps: bool = False
+    """Refused by nobody: it may have been taken, and the answer was lost."""
 
 
 class Way(Protocol):

@@ -111,6 +111,49 @@ def test_the_clouds_word_ends_it_and_what_held_its_volumes_is_let_go() -> None:
     )
 
 
+def by(way: str, seen: Seen, *, at: timedelta = 0 * MINUTE, **more: object) -> Step:
+    asked = ending(asked=NOW - 3 * MINUTE, way=way, **more)
+    closer = replace(CLOSER, seen=seen, way=way, account=way)
+    return decide(machine(entry=asked, closer=closer), FULL, NOW + at)
+
+
+@pytest.mark.parametrize("way", ["event", "cluster-api"])
+def test_a_node_that_is_gone_is_the_end_of_its_machine_only_by_the_word_of_who_runs_it(
+    way: str,
+) -> None:
+    """Anybody may delete a Node. An owner's word is that it has taken the machine; Cluster API's
+    is that it has no such Machine."""
+    step = by(way, Seen.GONE)
+    assert step.entry is not None
+    if way == "cluster-api":
+        assert step.entry.phase is Phase.ENDED
+        return
+    assert (step.act, step.answer, step.entry.phase) == (Act.NONE, None, Phase.SICK)
+    assert step.entry.ended is None
+    assert "nobody says that the machine has ended" in step.decisions[0].reason
+    taken = by(way, Seen.ENDING).entry
+    assert taken is not None
+    assert taken.intent is not None
+    gone = by(way, Seen.GONE, taken=taken.intent.taken)
+    assert gone.entry is not None
+    assert gone.entry.phase is Phase.ENDED
+
+
+@pytest.mark.parametrize(("way", "most"), [("event", 2), ("ec2", 10)])
+def test_who_takes_it_again_and_again_and_does_nothing_is_not_asked_for_ever(
+    way: str, most: int
+) -> None:
+    late = 30 * MINUTE
+    assert by(way, Seen.RUNNING, at=late, tries=most - 2).act is Act.TERMINATE
+    step = by(way, Seen.RUNNING, at=late, tries=most - 1)
+    assert step.act is Act.NONE
+    assert f"asked to end {most} times by way of {way}" in step.decisions[0].reason
+    told = decide(
+        machine(entry=step.entry, closer=replace(CLOSER, way=way)), FULL, NOW + late + HOUR
+    )
+    assert (told.act, told.decisions, told.changed) == (Act.NONE, (), False)
+
+
 def ended(**more: object) -> Entry:
     gone = look(Seen.GONE).entry
     assert gone is not None

@@ -7,7 +7,8 @@ from events.notice import Severity
 from functions.rules.decision import Action
 from functions.rules.incidents import State
 from functions.rules.replacing import Act, Closer, Seen, attend, intend
-from functions.rules.replacing.book import Book, Phase
+from functions.rules.replacing.book import Book, Entry, Phase
+from functions.rules.replacing.under_way import refused
 from tests.support.facts import NOW, node
 from tests.support.sick import (
     CLOSER,
@@ -95,6 +96,7 @@ def test_a_machine_that_ended_without_us_is_closed_by_the_clouds_word_alone() ->
     # That a Node is gone is no word of a cloud, and who never knew the machine is another account.
     for said in (
         Closer(seen=Seen.GONE, way="event"),
+        Closer(seen=Seen.GONE, way="cluster-api", account="cluster-api"),
         Closer(seen=Seen.UNKNOWN, way="ec2", account="2"),
         Closer(seen=Seen.UNKNOWN, way="ec2"),
     ):
@@ -103,6 +105,16 @@ def test_a_machine_that_ended_without_us_is_closed_by_the_clouds_word_alone() ->
     closed = decide(replace(lost, closer=forgotten), FULL).entry
     assert closed is not None
     assert closed.over
+
+
+def test_a_machine_without_a_node_is_not_waited_for_for_ever() -> None:
+    lost = machine(view=None, record=None, closer=None, entry=entry(began=NOW, warned=5))
+    at = NOW + 37 * DAY
+    assert decide(lost, FULL, at - HOUR).entry == lost.entry
+    step = decide(lost, FULL, at)
+    assert [d.action for d in step.decisions] == [Action.GONE]
+    assert step.entry is not None
+    assert step.entry.outcome == "lost: no Node stands for it, and nobody said that it ended"
 
 
 def test_the_risk_is_told_at_the_times_of_the_policy_once_each_with_what_holds() -> None:
@@ -139,9 +151,11 @@ def test_an_empty_node_is_rebooted_after_its_settle_time_and_looked_at_closely_f
     assert decide(replace(due, closer=replace(CLOSER, pods=("a/b",))), FULL).act is Act.NONE
 
 
-def rebooting(minutes: int, **more: object) -> object:
-    asked = intend(machine(), entry(), "reboot", "token", "why", NOW - timedelta(minutes=minutes))
-    return changed(asked, **more)
+def rebooting(minutes: int, **more: object) -> Entry:
+    """Asked to reboot so long ago, unless ``more`` of its intent says otherwise."""
+    at = NOW - timedelta(minutes=minutes)
+    made = intend(machine(), entry(), "reboot", "token", "why", at)
+    return changed(made, intent=changed(made.intent, **({"asked": at} | more)))  # type: ignore[no-any-return]
 
 
 def test_another_boot_id_confirms_a_reboot() -> None:
@@ -160,6 +174,53 @@ def test_a_reboot_that_does_not_come_is_behind_it_after_its_time_and_is_not_aske
     assert step.entry is not None
     assert (step.entry.phase, step.entry.tried) == (Phase.SICK, ("reboot",))
     assert step.act is Act.NONE
+
+
+def test_a_reboot_that_may_not_have_been_asked_for_is_not_behind_it() -> None:
+    """Its process died between the intent and the call. The next rung is the end of the machine."""
+    step = decide(machine(entry=rebooting(30, asked=None)), FULL)
+    assert step.entry is not None
+    assert (step.entry.phase, step.entry.tried) == (Phase.SICK, ())
+    assert len(step.entry.reboots) == 1
+    again = decide(machine(entry=step.entry), FULL, NOW + timedelta(minutes=1))
+    assert again.act is Act.REBOOT
+    # As often as a machine may be rebooted: who never lives to ask does not keep it for ever.
+    twice = changed(step.entry, reboots=(NOW - HOUR, NOW))
+    assert decide(machine(entry=twice), FULL, NOW + timedelta(minutes=1)).act is Act.TERMINATE
+
+
+def test_a_refused_reboot_is_asked_again_at_its_time_if_it_still_may_and_counts_for_nothing() -> (
+    None
+):
+    at = NOW - timedelta(minutes=40)
+    refusal = {"asked": None, "said": "RequestLimitExceeded", "again": NOW + timedelta(minutes=1)}
+    made = refused(rebooting(40), rebooting(40, **refusal).intent, perhaps=False, now=at)  # type: ignore[arg-type]
+    assert (made.reboots, made.tried) == ((), ())
+    early = decide(machine(entry=made), FULL)
+    assert (early.act, early.changed) == (Act.NONE, False)
+    due = NOW + timedelta(minutes=1)
+    assert decide(machine(entry=made, closer=None), FULL, due).act is Act.LOOK_CLOSER
+    assert decide(machine(entry=made), FULL, due).act is Act.REBOOT
+    held = decide(machine(entry=made, hold="mine"), FULL, due)
+    assert held.act is Act.NONE
+    assert held.entry is not None
+    assert (held.entry.phase, held.entry.intent, held.entry.tried) == (Phase.SICK, None, ())
+
+
+def test_a_reboot_that_can_never_be_is_behind_it_and_one_that_may_have_come_counts() -> None:
+    never = rebooting(1, asked=None, said="UnauthorizedOperation")
+    assert never.intent is not None
+    after = refused(never, never.intent, perhaps=False, now=NOW)
+    assert (after.phase, after.tried, after.reboots) == (Phase.SICK, ("reboot",), ())
+    maybe = refused(never, never.intent, perhaps=True, now=NOW)
+    assert (maybe.phase, maybe.tried, len(maybe.reboots)) == (Phase.REBOOTING, (), 1)
+
+
+def test_the_risk_is_told_while_a_reboot_is_asked_for_again_and_again() -> None:
+    refusal = {"asked": None, "said": "RequestLimitExceeded", "again": NOW + HOUR}
+    made = changed(rebooting(1, **refusal), began=NOW - 3 * DAY)
+    step = decide(machine(entry=made, record=record(incident(first=NOW - 3 * DAY))), FULL)
+    assert [d.action for d in step.decisions] == [Action.AT_RISK]
 
 
 def test_after_a_boot_the_machine_is_watched_and_ends_only_if_it_is_accused_anew() -> None:

@@ -124,6 +124,18 @@ def test_a_machine_that_is_not_this_one_is_left_alone(found: dict[str, Any] | No
     assert server.deleted == []
 
 
+def test_a_machine_whose_node_is_gone_is_found_by_its_provider_id() -> None:
+    way, server, _ = cluster_api(owned())
+    lost = Machine(provider_id=ID, name="n1", node=None)
+    everywhere = "/apis/cluster.x-k8s.io/v1beta1/machines"
+    # Cluster API is not there, or may not be read: that is no word about the machine.
+    assert way.look(lost).seen is Seen.UNKNOWN
+    server.answers[everywhere] = {"items": [owned(spec={"providerID": "x"}), owned()]}
+    assert way.look(lost).seen is Seen.RUNNING
+    server.answers[everywhere] = {"items": [owned(spec={"providerID": "x"})]}
+    assert way.look(lost).seen is Seen.GONE
+
+
 def test_a_machine_of_no_cloud_that_we_know_is_handed_over() -> None:
     shown = types.Node(metadata=types.Meta(name="n1"), spec=types.NodeSpec(provider_id="metal://7"))
     one = Machine(provider_id="metal://7", name="n1", node=shown, token="t")

@@ -1,0 +1,101 @@
+"""Guards that ask what would be lost: work, volumes, capacity, and what the cloud says."""
+
+from collections.abc import Iterable, Sequence
+from datetime import datetime, timedelta
+
+from functions.rules.incidents import Incident
+from functions.rules.policy import Policy
+from functions.rules.replacing.book import Entry
+from functions.rules.replacing.facts import Guard, MachineFacts, Seen, Verdict
+from functions.rules.replacing.guards.touch import pools
+
+
+def at_limit(entry: Entry, policy: Policy) -> datetime | None:
+    return entry.began + policy.seven_days.limit if entry.began else None
+
+
+def settle_of(found: Iterable[Incident], policy: Policy) -> timedelta:
+    """How long a node is to be empty first, by the worst that it is accused of."""
+    worst = next(iter(found), None)
+    return (
+        policy.terminate.settle
+        if worst is None or worst.severity.value == "evict"
+        else (policy.terminate.settle_cordon)
+    )
+
+
+def time(
+    entry: Entry,
+    found: Sequence[Incident],
+    policy: Policy,
+    now: datetime,
+    limit: datetime | None,
+    *,
+    forced: bool,
+) -> Verdict:
+    if forced and limit:
+        return Verdict(Guard.TIME, True, f"the seven days were over at {limit:%Y-%m-%d %H:%M}Z")
+    settle = settle_of(found, policy)
+    passed = entry.empty is not None and now - entry.empty >= settle
+    until = f"; the seven days end at {limit:%Y-%m-%d %H:%M}Z" if limit and not passed else ""
+    return Verdict(Guard.TIME, passed, settling(entry.empty, settle) + until)
+
+
+def settling(empty: datetime | None, settle: timedelta) -> str:
+    if empty is None:
+        return f"it has to be empty for {settle} first"
+    return f"empty since {empty:%Y-%m-%d %H:%M}Z, for at least {settle}"
+
+
+def work(one: MachineFacts, entry: Entry, *, forced: bool) -> Verdict:
+    if one.closer is None:
+        return Verdict(
+            Guard.WORK,
+            entry.empty is not None or forced,
+            "no workload was left when it was looked at last"
+            if entry.empty
+            else "workload is left, or nobody has looked",
+        )
+    if not one.closer.pods:
+        return Verdict(Guard.WORK, True, "no workload is left")
+    names = _few(one.closer.pods)
+    if forced:
+        return Verdict(Guard.WORK, True, f"the seven days are over; {names} would end with it")
+    return Verdict(Guard.WORK, False, f"{names} is still there")
+
+
+def volumes(one: MachineFacts, *, forced: bool) -> Verdict:
+    if one.closer is None or not one.closer.volumes:
+        return Verdict(Guard.VOLUMES, True, "no volume is attached")
+    names = _few(one.closer.volumes)
+    if forced:
+        return Verdict(Guard.VOLUMES, True, f"the seven days are over; {names} is still attached")
+    return Verdict(Guard.VOLUMES, False, f"{names} is still attached")
+
+
+def reserved(one: MachineFacts, policy: Policy) -> Verdict:
+    named = (pool for pool in pools(one) if policy.is_reserved(pool))
+    why = one.reserved or next((f"pool {pool} is reserved capacity" for pool in named), "")
+    if not why:
+        return Verdict(Guard.RESERVED, True, "not reserved capacity")
+    if one.approved:
+        return Verdict(Guard.RESERVED, True, f"{why}, and a person has agreed")
+    return Verdict(
+        Guard.RESERVED, False, f"{why}, and may not come back: groundcrew approve NODE agrees to it"
+    )
+
+
+def cloud(one: MachineFacts, *, to_end: bool) -> Verdict:
+    closer = one.closer
+    if closer is None:
+        return Verdict(Guard.CLOUD, True, "asked when all else speaks for it")
+    if closer.seen is not Seen.RUNNING:
+        return Verdict(Guard.CLOUD, False, closer.says or f"the cloud says {closer.seen.value}")
+    if to_end and closer.protected:
+        return Verdict(Guard.CLOUD, False, closer.protected)
+    return Verdict(Guard.CLOUD, True, closer.says or "running")
+
+
+def _few(names: Sequence[str]) -> str:
+    more = f" and {len(names) - 3} more" if len(names) > 3 else ""
+    return ", ".join(names[:3]) + more
