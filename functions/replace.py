@@ -34,7 +34,7 @@ from functions.rules.decision import Action, Decision
 from functions.rules.replacing import Act, Facts, Step, returned
 from functions.rules.replacing.words import reason_of
 from functions.steps import lifecycle
-from functions.steps.replacing import closer, gather, note, release
+from functions.steps.replacing import closer, gather, note, release, unbooked
 from functions.steps.replacing.act import act, withdraw
 from functions.steps.replacing.crew import Crew, Lost
 from functions.steps.tell import tell
@@ -94,7 +94,7 @@ def look(context: Context) -> Outcome:
         paused=lambda pool: crew.active.paused(pool, crew.now()),
     )
     steps: Sequence[Step] = decide(facts, crew.policy, crew.now())
-    left = gather.without_book(crew, nodes)
+    left = unbooked.held(crew, nodes)
     idle = not left and not any(step.entry or step.decisions for step in steps)
     if idle and not hooks.decisions and facts.joined is None:
         return Outcome(
@@ -106,6 +106,7 @@ def look(context: Context) -> Outcome:
     steps = _closer(crew, facts, nodes, steps)
     call = _Call(crew, nodes, decisions=[*hooks.decisions, *left], news=[*hooks.decisions])
     call.carry_out(steps)
+    call.warn_of(unbooked.at_risk(crew, nodes))
     call.look_for_returned(facts)
     due = [hooks.look_again] if hooks.look_again else []
     uids = {node.name: node.metadata.uid for node in nodes.values()}
@@ -188,6 +189,14 @@ class _Call:
                 self._left(step, f"the API server: {problem}")
         if problems and not done:
             raise problems[0]
+
+    def warn_of(self, found: Iterable[tuple[Decision, datetime]]) -> None:
+        """Of machines whose clock no book keeps. An answer of another kind goes first, and the
+        Event is told all the same."""
+        for said, due in found:
+            data = {"node": said.node, "due": due, "holding": said.blocked_by}
+            self._may_answer(AT_RISK, data)
+            self._say([said])
 
     def look_for_returned(self, facts: Facts) -> None:
         said_already = {one.get("machine") for one in self._said}

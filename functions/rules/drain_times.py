@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from events.notice import Kind
-from functions.rules import incidents
+from functions.rules import incidents, lifecycle
 from functions.rules.drain_state import DrainState, State
 from functions.rules.node_view import NodeView
 from functions.rules.policy import Drain
@@ -32,9 +32,11 @@ _LOSSES = (Kind.MAINTENANCE, Kind.INTERRUPTION, Kind.TERMINATION)
 
 
 def lost_at(view: NodeView) -> datetime | None:
-    """When the cloud takes the machine, as far as its open incidents say so."""
-    record = incidents.read(view)
-    deadlines = (i.deadline for i in record.open if i.kind in _LOSSES)
+    """When the cloud takes the machine, as far as its open incidents and lifecycle hooks say so."""
+    losses = [i for i in incidents.read(view).open if i.kind in _LOSSES]
+    deadlines = [i.deadline for i in losses]
+    if losses:
+        deadlines.append(lifecycle.lost_at(view.lifecycle, view.provider_id))
     return min((d for d in deadlines if d is not None), default=None)
 
 

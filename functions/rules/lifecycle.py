@@ -45,6 +45,8 @@ class Hold(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     beat: datetime | None = None
     """When the last heartbeat was taken."""
     beats: int = 0
+    until: datetime | None = None
+    """When it is over at the latest: what is left on an instance that ends then ends with it."""
     ended: str = ""
     """What it was told, or ``gone``: AWS knows of no such hook or hold any more."""
 
@@ -79,9 +81,7 @@ def decide(facts: Facts, policy: Policy, now: datetime) -> Next:
     if not hold.seconds:
         return Next(Act.ASK, "how long it holds is asked for")
     period = timedelta(seconds=hold.seconds)
-    aws = facts.since + min(timedelta(seconds=hold.most_seconds), MOST_BEATS * period)
-    ours = facts.since + (policy.launch_within if facts.launching else policy.longest)
-    end = min(ours, aws - LAST)
+    end = _end(facts, policy)
     if now >= end:
         if facts.launching:
             return Next(Act.NOTHING, "not schedulable in its time: the hook runs out")
@@ -92,6 +92,31 @@ def decide(facts: Facts, policy: Policy, now: datetime) -> Next:
     if now >= due:
         return Next(Act.BEAT, f"{_share(policy)} of its {hold.seconds} s are over", now)
     return Next(Act.WAIT, "held", min(due, end))
+
+
+def _end(facts: Facts, policy: Policy) -> datetime:
+    """AWS's end of the hold or ours, whichever is sooner."""
+    hold = facts.hold
+    longest = min(hold.most_seconds, MOST_BEATS * hold.seconds)
+    ours = policy.launch_within if facts.launching else policy.longest
+    return facts.since + min(ours, timedelta(seconds=longest) - LAST)
+
+
+def with_end(hold: Hold, facts: Facts, policy: Policy) -> Hold:
+    """``hold`` with the time at which it is over, where that is known and ends an instance."""
+    if not hold.seconds or facts.launching:
+        return hold
+    return msgspec.structs.replace(hold, until=_end(facts, policy))
+
+
+def lost_at(text: str | None, provider_id: str) -> datetime | None:
+    """When a hold of that machine is over, of what the annotation says; None: nobody knows."""
+    try:
+        holds = decode(text, provider_id)
+    except Unreadable:
+        return None
+    ends = (hold.until for hold in holds.values() if hold.until and not hold.ended)
+    return min(ends, default=None)
 
 
 def _share(policy: Policy) -> str:

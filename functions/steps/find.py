@@ -6,7 +6,7 @@ said: the event is a hint, and may be late.
 """
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 
@@ -102,7 +102,19 @@ def stamp(node: types.Node) -> str:
 
 def stamped(cluster: Cluster, machines: list[str]) -> set[str]:
     """Those of ``machines`` that a node stands for, by its label."""
-    return {instance_id(node.provider_id) for node in _stamped(cluster, machines)}
+    return set(nodes_stamped(cluster, machines))
+
+
+def nodes_stamped(cluster: Cluster, machines: Iterable[str]) -> dict[str, types.Node]:
+    """By machine (the cloud's own ID), the nodes that stand for one of ``machines`` by their label.
+    What no label can say is on none, and would spoil the selector for the others."""
+    found = {}
+    fit = [machine for machine in machines if _LABEL_VALUE.fullmatch(machine)]
+    for start in range(0, len(fit), MOST_IN_SELECTOR):
+        chunk = ",".join(fit[start : start + MOST_IN_SELECTOR])
+        for node in cluster.list_nodes(f"{keys.INSTANCE} in ({chunk})"):
+            found[instance_id(node.provider_id)] = node
+    return found
 
 
 def is_unstamped(node: types.Node) -> bool:
@@ -170,10 +182,7 @@ def _find_machines(cluster: Cluster, notices: list[Notice], found: Found, *, ful
             wanted.setdefault(machine, []).append(notice)
         else:
             found.foreign.append((notice, "the event names neither a node nor a machine"))
-    # What no label can say is on none, and would spoil the selector for the others.
-    for node in _stamped(
-        cluster, [machine for machine in wanted if _LABEL_VALUE.fullmatch(machine)]
-    ):
+    for node in nodes_stamped(cluster, wanted).values():
         _take(node, wanted, found)
     if full and any(n.kind in WORTH_WAITING for left in wanted.values() for n in left):
         # Not stamped yet (new since the last resync), or not ours: one full read settles all.
@@ -197,9 +206,3 @@ def _take(node: types.Node, wanted: dict[str, list[Notice]], found: Found) -> No
             return
         found.add(node, notice)
     wanted.pop(machine, None)
-
-
-def _stamped(cluster: Cluster, machines: list[str]) -> Iterator[types.Node]:
-    for start in range(0, len(machines), MOST_IN_SELECTOR):
-        chunk = ",".join(machines[start : start + MOST_IN_SELECTOR])
-        yield from cluster.list_nodes(f"{keys.INSTANCE} in ({chunk})")

@@ -29,6 +29,7 @@ def view(node: types.Node, policy: Policy) -> NodeView:
         incidents=node.metadata.annotation(keys.INCIDENTS),
         state=node.metadata.label(keys.STATE),
         claim=node.metadata.annotation(keys.CORDONED_BY),
+        lifecycle=node.metadata.annotation(keys.LIFECYCLE),
         unschedulable=node.unschedulable,
         gpus=_count(node.status.capacity),
         gpus_allocatable=_count(node.status.allocatable),

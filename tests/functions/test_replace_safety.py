@@ -188,6 +188,20 @@ def test_a_sick_machine_of_a_pool_without_a_book_is_said_and_not_called_well(bro
     assert json.dumps(world.cloud.asked) == "[]"
 
 
+def test_the_risk_is_told_of_a_machine_whose_clock_no_book_keeps() -> None:
+    world = EndingWorld()
+    world.server.delete("configmaps", NAMESPACE, active.ledger_name("gpu"))
+    world.clock.sleep((timedelta(days=3) - timedelta(hours=2, minutes=3)).total_seconds())
+    said = []
+    for _ in range(8):
+        world.clock.sleep(60)
+        said += [d for d in world.call().decisions if d.action.value == "at-risk"]
+    assert 1 <= len(said) <= 2
+    assert said[0].node == "n0"
+    assert said[0].reason.startswith("4 d left of the seven days; memory: the book of pool gpu")
+    assert set(world.answers()) == {"sla.at-risk"}
+
+
 def test_many_that_are_held_and_a_slow_cloud_keep_no_machine_waiting_for_ever() -> None:
     """Each look asks the cloud, and one call has no time for all of them, nor for an end behind."""
     world = EndingWorld(nodes=9)

@@ -7,14 +7,13 @@ from events.sources import kubernetes_node
 from functions.gateways.kubernetes import errors, types
 from functions.rules import cordoning, drain_state, hold, incidents, keys
 from functions.rules.cordoning import NodeFacts
-from functions.rules.decision import Action, Decision
 from functions.rules.drain_state import DrainState
 from functions.rules.incidents import Record
 from functions.rules.node_view import NodeView
-from functions.rules.replacing import FUNCTION, Facts, Joined, MachineFacts, clock
+from functions.rules.replacing import Facts, Joined, MachineFacts, clock
 from functions.rules.replacing.book import Phase
 from functions.steps import find, mark
-from functions.steps.active import CLUSTER, ledger_name
+from functions.steps.active import CLUSTER
 from functions.steps.replacing.crew import Crew
 
 RESERVED = {
@@ -70,34 +69,6 @@ def facts(crew: Crew) -> tuple[Facts, Nodes]:
                 )
             )
     return of(crew, made, joined), nodes
-
-
-def without_book(crew: Crew, nodes: Nodes) -> list[Decision]:
-    """For each pool with nodes out of service whose book is missing or cannot be read: nothing is
-    done there, and no clock can be kept."""
-    found: dict[str, list[str]] = {}
-    for node in nodes.values():
-        pool = crew.policy.pool_of(node.metadata.labels)
-        if pool not in crew.books and node.metadata.label(keys.STATE) in cordoning.ACTED:
-            found.setdefault(pool, []).append(node.name)
-    return [
-        Decision(
-            function=FUNCTION,
-            action=Action.HOLD,
-            node=min(names),
-            pool=pool,
-            reason=f"{len(names)} nodes of pool {pool} are out of service and no clock is kept for "
-            "their machines: its book "
-            + (
-                f"cannot be read ({crew.trouble[pool]}): delete the key `replacements` of "
-                f"ConfigMap {ledger_name(pool)}"
-                if pool in crew.trouble
-                else "is missing: cordon's resync makes it. Is it running?"
-            ),
-            blocked_by=("memory",),
-        )
-        for pool, names in sorted(found.items())
-    ]
 
 
 def of(crew: Crew, made: Iterable[MachineFacts], joined: tuple[Joined, ...] | None = None) -> Facts:

@@ -13,6 +13,7 @@ from functions.rules import incidents, policy
 from functions.rules.drain_state import DrainState, State
 from functions.rules.drain_times import TICK, Looks, last_resort_at, lost_at
 from functions.rules.incidents import Cordon, Incident, Record
+from functions.rules.lifecycle import Hold, encode
 from functions.rules.node_view import NodeView
 
 NOW = datetime(2026, 3, 2, 12, tzinfo=UTC)
@@ -145,3 +146,17 @@ def test_the_last_resort_is_the_earlier_of_both_deadlines() -> None:
     assert last_resort_at(NOW, lost, strict) == NOW + 10 * MINUTE
     kept = policy.parse("version: 1\ndrain: {deadline: 10m, before_loss: 0s}").drain
     assert last_resort_at(NOW, lost, kept) is None
+
+
+def test_the_end_of_a_hook_counts_while_a_loss_is_open() -> None:
+    ends = NOW + timedelta(hours=2)
+    hooks = {"a": Hold(until=ends), "b": Hold(until=NOW, ended="CONTINUE"), "c": Hold()}
+    text = encode(hooks, "p")
+    told = msgspec.structs.replace(view(NOW + timedelta(hours=3)), lifecycle=text)
+    assert lost_at(told) == ends
+    # Of another machine, or of one that is not lost: none.
+    assert lost_at(msgspec.structs.replace(view(), lifecycle=text)) is None
+    another = msgspec.structs.replace(told, lifecycle=encode(hooks, "q"))
+    assert lost_at(another) == NOW + timedelta(hours=3)
+    broken = msgspec.structs.replace(told, lifecycle="{")
+    assert lost_at(broken) == NOW + timedelta(hours=3)

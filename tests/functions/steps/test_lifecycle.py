@@ -14,9 +14,9 @@ from functions.edge.context import Context, Settings
 from functions.gateways.aws import errors as aws_errors
 from functions.gateways.aws.client import Aws
 from functions.gateways.kubernetes.client import Cluster
-from functions.rules import keys, policy
+from functions.rules import drain_times, keys, policy
 from functions.rules.decision import Decision
-from functions.steps import lifecycle
+from functions.steps import lifecycle, mark
 from infra.local.clock import SimulatedClock
 from infra.local.cluster import EmbeddedCluster, EmbeddedTransport
 from infra.local.cluster.builders import node as build_node
@@ -203,6 +203,26 @@ def test_when_its_time_is_over_it_is_told_what_the_policy_says(world: World, res
     assert world.told == [result]
 
 
+def test_drain_knows_when_a_hold_is_over(world: World) -> None:
+    """The message says no time; what is left then ends with the instance."""
+    rules = policy.parse("version: 1")
+
+    def lost_at() -> Any:
+        found = world.context().cluster.get_node("n0")
+        return drain_times.lost_at(mark.view(found, rules))
+
+    world.terminates()
+    assert lost_at() is None
+    world.carry_on()
+    # AWS ends it after 48 h, and we a minute before.
+    assert lost_at() == NOW + timedelta(hours=47, minutes=59)
+    world.carry_on(text="version: 1\nlifecycle: {longest: 20m}")
+    assert lost_at() == NOW + timedelta(minutes=20)
+    world.drain()
+    world.carry_on()
+    assert lost_at() is None
+
+
 def test_a_pause_lets_nothing_go_and_holds_on(world: World) -> None:
     world.terminates()
     world.drain()
@@ -271,7 +291,9 @@ def test_a_hold_without_a_node_is_let_go_at_once(world: World) -> None:
     assert world.told == ["CONTINUE"]
 
 
-def test_but_not_where_a_node_stands_for_it_or_the_group_may_be_anothers(world: World) -> None:
+def test_but_not_where_a_node_stands_for_it_or_the_group_may_be_anothers(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
     theirs = f"others-{next(_NAMES)}"
     other = cloud.group(theirs)
     cloud.hook("drain", theirs)
@@ -284,6 +306,21 @@ def test_but_not_where_a_node_stands_for_it_or_the_group_may_be_anothers(world: 
     world.cluster.apply({"apiVersion": "v1", "kind": "Node"} | node)
     assert world.carry_on(REGION) == []
     assert world.told == []
+    # Another cluster's may wait for hours, and its wait costs no reading of all nodes.
+    cloud.put_into("InService", world.instances[0])
+    cluster = world.context().cluster
+    with monkeypatch.context() as patch:
+        asked: list[str] = []
+        listed = Cluster.list_nodes
+
+        def listing(self: Cluster, selector: str = "") -> Any:
+            asked.append(selector)
+            return listed(self, selector)
+
+        patch.setattr(Cluster, "list_nodes", listing)
+        world.carry_on(REGION, cluster=cluster)
+    assert len(asked) == 3
+    assert all(asked)
     cloud.put_into("InService", other[0])
 
 
