@@ -32,6 +32,7 @@ from functions.gateways.kubernetes.client import Cluster
 from functions.gateways.together import Turn
 from functions.rules import cordoning, keys
 from functions.rules.budget import Place
+from functions.rules.cordoning import NodeFacts
 from functions.rules.decision import Action, Decision
 from functions.rules.ledger import Ledger
 from functions.rules.rebuild import Census, rebuild
@@ -174,11 +175,11 @@ def resync(context: Context) -> Outcome:
         if find.is_unstamped(node):
             unstamped.append(node)
         waited_for = waiting.about(node)
-        if (
-            waited_for
-            or view.marked
-            or kubernetes_node.notices_of(node)
-            or cordoning.remembered(pools, view.machine)
+        known = cordoning.remembered(pools, view.machine)
+        said = kubernetes_node.notices_of(node)
+        looked = NodeFacts(view, waited_for, known, said)
+        if (waited_for or view.marked or said or known) and not cordoning.is_at_rest(
+            looked, pools, policy, crew.now
         ):
             work[node.name] = (node, waited_for)
     if not full:

@@ -282,10 +282,11 @@ def read(view: NodeView) -> Record:
 
 def bounded(notice: Notice) -> Notice:
     """``notice`` with its words cut to `LONGEST_WORD`; two that differ stay different."""
+    longest = max(map(len, (notice.check, notice.reason, notice.ref, notice.gpu, notice.job)))
+    if longest <= LONGEST_WORD:  # almost all, and each time that a node is looked at
+        return notice
     words = {name: getattr(notice, name) for name in ("check", "reason", "ref", "gpu", "job")}
     long = {name: word for name, word in words.items() if len(word) > LONGEST_WORD}
-    if not long:
-        return notice
     cut = {
         name: f"{word[: LONGEST_WORD - 17]}-{hashlib.sha256(word.encode()).hexdigest()[:16]}"
         for name, word in long.items()

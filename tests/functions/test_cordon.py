@@ -21,7 +21,8 @@ from functions.gateways.kubernetes import errors
 from functions.gateways.kubernetes.client import Cluster
 from functions.gateways.kubernetes.transport import Request
 from functions.gateways.together import Together
-from functions.rules import incidents, keys, policy
+from functions.rules import cordoning, incidents, keys, policy
+from functions.rules.cordoning import Facts, Plan
 from functions.steps import active
 from infra.local.clock import SimulatedClock
 from infra.local.cluster import EmbeddedCluster, EmbeddedTransport
@@ -1343,3 +1344,29 @@ def test_whose_machine_no_node_stands_for_is_said_for_those_who_share_the_queue(
     assert outcome.unknown == {theirs}
     assert fleet.cordoned() == ["n0"]
     assert fleet.handle(fleet.sick("n1")).unknown == frozenset()
+
+
+def test_nodes_whose_incidents_are_over_are_not_decided_about_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    fleet = Fleet()
+    fleet.resync()
+    fleet.handle(fleet.update(fleet.condition("n0", "DiskPressure", "True", "Full")))
+    fleet.handle(fleet.update(fleet.condition("n0", "DiskPressure", "False", "Room")))
+    fleet.resync()
+    assert fleet.node()["metadata"]["labels"][keys.STATE] == "released"
+    decided: list[str] = []
+    decide = cordoning.decide
+
+    def noting(facts: Facts, rules: policy.Policy, now: datetime) -> Plan:
+        decided.extend(node.view.name for node in facts.nodes)
+        return decide(facts, rules, now)
+
+    monkeypatch.setattr(cordoning, "decide", noting)
+    for _ in range(7):
+        fleet.pass_time(timedelta(minutes=1))
+        fleet.resync()
+    assert decided == []
+    fleet.condition("n0", "DiskPressure", "True", "Full")
+    fleet.resync()
+    assert set(decided) == {"n0"}

@@ -9,9 +9,14 @@ from events.cloudevent import CloudEvent
 from functions import replace
 from functions.edge.context import Context, Settings
 from functions.gateways.kubernetes.client import Cluster
+from functions.gateways.kubernetes.types import Node
 from functions.rules import hold, keys
+from functions.rules.node_view import NodeView
+from functions.rules.replacing import MachineFacts
 from functions.rules.replacing.book import Phase
 from functions.steps import active
+from functions.steps.replacing import gather
+from functions.steps.replacing.crew import Crew
 from infra.local.cluster import builders
 from tests.support.ending_world import MINUTE, NAMESPACE, POLICY, EndingWorld
 
@@ -54,6 +59,30 @@ def test_a_healthy_cluster_costs_two_reads_a_look_and_no_write() -> None:
     world.minutes(2)
     outcome = world.minutes(1)[0]
     assert outcome.requests == {"list configmaps": 1, "list nodes": 1}
+
+
+def test_machines_whose_faults_are_over_and_that_no_book_knows_are_not_looked_at(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    world = EndingWorld()
+    world.closed()
+    world.sick("n1")
+    looked: list[str] = []
+    machine_facts = gather.machine_facts
+
+    def noting(crew: Crew, machine: str, node: Node, view: NodeView) -> MachineFacts:
+        looked.append(node.name)
+        return machine_facts(crew, machine, node, view)
+
+    monkeypatch.setattr(gather, "machine_facts", noting)
+    world.minutes(1)
+    assert looked == ["n1"]
+    world.closed("n1")
+    world.minutes(1)
+    assert looked == ["n1", "n1"], "its clock ran, and stops now"
+    assert world.entry("n1").over
+    world.minutes(1)
+    assert looked == ["n1", "n1"]
 
 
 def test_an_event_that_is_none_of_its_own_connects_to_nothing() -> None:

@@ -26,6 +26,7 @@ from functions.rules.cordoning.hearing import hear
 from functions.rules.cordoning.judging import judge
 from functions.rules.cordoning.remembering import keep_machines
 from functions.rules.cordoning.reserving import reserve
+from functions.rules.cordoning.resting import is_at_rest
 from functions.rules.cordoning.settling import settle
 from functions.rules.cordoning.wishes import Wish, wish_of
 from functions.rules.decision import Action
@@ -45,6 +46,7 @@ __all__ = [
     "decide",
     "domains_of",
     "in_doubt",
+    "is_at_rest",
     "is_out",
     "look_at_breakers",
     "remembered",

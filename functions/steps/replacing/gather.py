@@ -53,8 +53,10 @@ def facts(crew: Crew) -> tuple[Facts, Nodes]:
     made = []
     seen = set()
     for machine, node in nodes.items():
+        if machine not in remembered and not _may_be_sick(node):
+            continue
         view = mark.view(node, crew.policy)
-        if view.pool not in crew.books or not (view.marked or machine in remembered):
+        if view.pool not in crew.books:
             continue
         seen.add(machine)
         made.append(machine_facts(crew, machine, node, view))
@@ -138,6 +140,14 @@ def _as_cordon_sees(crew: Crew, node: types.Node, view: NodeView) -> tuple[Recor
     )
     (verdict,) = plan.verdicts
     return verdict.record, verdict.state
+
+
+def _may_be_sick(node: types.Node) -> bool:
+    """Whether it carries our mark, and more than history: what is over stays on a node for days,
+    and a fleet of hundreds has such nodes by the dozen."""
+    state = node.metadata.label(keys.STATE)
+    marked = bool(state) or node.metadata.annotation(keys.INCIDENTS) is not None
+    return marked and state != cordoning.RELEASED
 
 
 def _look_up(crew: Crew, machine: str, name: str) -> types.Node | None:
