@@ -1,12 +1,13 @@
 """A queue by its URL, and what is said when it cannot be had."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 
 from functions.gateways.aws import errors
 from functions.gateways.aws.queue import Queue, explained
 from tests.support import aws as cloud
+from tests.support.sqs import MemoryQueue
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -57,6 +58,34 @@ def test_more_messages_than_one_call_takes_are_all_deleted_and_a_bad_handle_is_n
     assert len(handles) == 25
     assert queue.delete([*handles, "nonsense"]) == ["nonsense"]
     assert cloud.depth(url) == (0, 0)
+
+
+def moto(*bodies: str) -> Queue:
+    url = cloud.queue("rules", receives=2)
+    cloud.put(url, *bodies)
+    return Queue(url, wait_seconds=0)
+
+
+def memory(*bodies: str) -> Queue:
+    return MemoryQueue(*bodies, receives=2)
+
+
+@pytest.mark.parametrize("made", [moto, memory])
+def test_the_queue_of_tests_keeps_the_rules_of_moto(made: Callable[..., Queue]) -> None:
+    queue = made("one")
+    (first,) = queue.receive(30)
+    assert (first.receives, queue.receive(30)) == (1, [])
+    assert queue.hide([first.handle], 0) == []
+    (second,) = queue.receive(30)
+    assert (second.message_id, second.receives) == (first.message_id, 2)
+    assert second.handle != first.handle
+    assert queue.hide([second.handle, "nonsense"], 0) == ["nonsense"]
+    assert queue.receive(30) == [], "it was received twice, and is a dead letter now"
+    queue.send("two")
+    (third,) = queue.receive(30)
+    assert (third.body, third.forwarded) == ("two", True)
+    assert queue.delete([third.handle]) == []
+    assert queue.hide([third.handle], 0) == [third.handle]
 
 
 def test_what_was_forwarded_is_known_by_its_mark() -> None:
