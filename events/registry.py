@@ -71,6 +71,7 @@ SOURCES = (
     Source("imds", (f"{TAKEN}imds",), raw="imds"),
     Source("ec2_instance_status", (f"{TAKEN}ec2-instance-status",), raw="ec2-instance-status"),
     Source("aws_poll", (f"{TAKEN}aws-poll",)),
+    Source("queue", (f"{TAKEN}queue",)),
     Source(
         "azure_scheduled_events", (f"{TAKEN}azure-scheduled-events",), raw="azure-scheduled-events"
     ),

@@ -18,7 +18,7 @@ from events.cloudevent import CloudEvent
 MOST_MESSAGES = 2_000
 MOST_BYTES = 16 << 20
 MORE_SECONDS = 0.2
-"""After a poll that came back full, more messages are there within this time."""
+"""After a poll that found many, more messages are there within this time."""
 GATHER_SECONDS = 0.6
 """How long urgent ones wait at most for others to be handled with them."""
 URGENT = 0
@@ -108,7 +108,7 @@ class Book:
             self._changed.notify_all()
 
     def expect_more(self) -> None:
-        """A poll came back full: the queue holds more than was taken."""
+        """A poll found many: the queue may hold more than was taken."""
         with self._changed:
             self._more_until = self._monotonic() + MORE_SECONDS
 
@@ -140,11 +140,11 @@ class Book:
     def put_back(self, helds: Iterable[Held], seconds: float) -> None:
         """To be worked on again, not before so many seconds are over."""
         with self._changed:
+            due = self._monotonic() + seconds  # one for all: what was tried together is so again
             for held in helds:
                 held.in_work = False
                 held.attempts += 1
                 self._place += 1
-                due = self._monotonic() + seconds
                 heapq.heappush(self._later, (due, self._place, held))
             self._changed.notify_all()
 

@@ -1,9 +1,6 @@
-"""Posts events to a sink, such as a broker's ingress or a function itself.
+"""Posts events to a sink, such as a broker's ingress or a function itself: see `Many`."""
 
-One event a request in binary mode, as every sink takes it; or, to a function of ours, many as one
-batch (``application/cloudevents-batch+json``), which it handles in one go.
-"""
-
+import enum
 from collections.abc import Sequence
 from typing import Any
 
@@ -11,6 +8,7 @@ import msgspec
 
 from events import cloudevent
 from events.cloudevent import CloudEvent
+from events.sources import queue
 from functions.edge import answers, sender
 from functions.edge.sqs_options import Result
 
@@ -22,15 +20,23 @@ READ_SECONDS = 15.0
 _QUOTED = 300
 
 
+class Many(enum.Enum):
+    """How several events are sent."""
+
+    EACH = "each by itself, in binary mode, as every sink takes it"
+    ONE = "as one event that holds them (`events.sources.queue`), which a broker takes, too"
+    BATCH = "as one batch (application/cloudevents-batch+json), which a function of ours takes"
+
+
 class HttpSink:
     """Threads share it. Redirects are not followed: they are a sink that is set up wrongly."""
 
     def __init__(
-        self, url: str, *, connections: int, batch: bool = False, sender_key: str = ""
+        self, url: str, *, connections: int, many: Many = Many.EACH, sender_key: str = ""
     ) -> None:
         from urllib3 import PoolManager, Retry, Timeout
 
-        self._url, self._batch, self._key = url, batch, sender_key
+        self._url, self._many, self._key = url, many, sender_key
         self._pool: Any = PoolManager(
             maxsize=connections,
             timeout=Timeout(connect=CONNECT_SECONDS, read=READ_SECONDS),
@@ -39,13 +45,24 @@ class HttpSink:
 
     def __call__(self, events: Sequence[CloudEvent]) -> list[Result]:
         """One result for each of ``events``, which are signed on their way."""
-        events = [sender.sign(event, self._key) for event in events]
-        size = sum(len(event.data) for event in events)
-        if self._batch and len(events) > 1 and size < cloudevent.MAX_BYTES // 2:
-            body = msgspec.json.encode([_structured(event) for event in events])
-            sent = self._post({"content-type": cloudevent.BATCH}, body)
-            return [sent] * len(events)
-        return [self._post(*answers.to_http(event)) for event in events]
+        if self._many is Many.EACH:
+            return [self._send(event) for event in events]
+        return [
+            result
+            for part in queue.shares(events)
+            for result in [self._send_many(part)] * len(part)
+        ]
+
+    def _send_many(self, events: Sequence[CloudEvent]) -> Result:
+        if len(events) == 1:
+            return self._send(events[0])
+        if self._many is Many.ONE:
+            return self._send(queue.of(events))
+        signed = [cloudevent.structured(sender.sign(event, self._key)) for event in events]
+        return self._post({"content-type": cloudevent.BATCH}, msgspec.json.encode(signed))
+
+    def _send(self, event: CloudEvent) -> Result:
+        return self._post(*answers.to_http(sender.sign(event, self._key)))
 
     def _post(self, headers: Any, body: bytes) -> Result:
         from urllib3.exceptions import HTTPError
@@ -63,24 +80,6 @@ class HttpSink:
             problem=f"{self._url}: {said or 'no reason given'}",
             retry_after_seconds=_seconds(answer.headers.get("retry-after", "")),
         )
-
-
-def _structured(event: CloudEvent) -> dict[str, Any]:
-    made: dict[str, Any] = {
-        "specversion": "1.0",
-        "id": event.id,
-        "source": event.source,
-        "type": event.type,
-        "datacontenttype": event.datacontenttype,
-        **event.extensions,
-    }
-    if event.data:
-        made["data"] = msgspec.Raw(event.data)
-    if event.subject:
-        made["subject"] = event.subject
-    if event.time:
-        made["time"] = event.time
-    return made
 
 
 def _seconds(text: str) -> float:

@@ -29,7 +29,7 @@ from functions.edge import log, sqs_reading
 from functions.edge.held import Book, Held
 from functions.edge.sqs_options import REFUSED, Act, Counts, Foreign, Options, Result
 from functions.gateways.aws import errors
-from functions.gateways.aws.queue import A_CALL, Message, Queue, explained
+from functions.gateways.aws.queue import Message, Queue, explained
 
 FIRST_WAIT_SECONDS = 0.5
 MOST_WAIT_SECONDS = 30.0
@@ -39,6 +39,9 @@ TICK_SECONDS = 1.0
 EMPTY_SECONDS = 0.1
 """A poll that finds nothing takes this long at least. A long poll does by itself; a short one, or
 a proxy that ends polls, would have each receiver ask a thousand times a second, at a price each."""
+A_STORM = 3
+"""Messages in one poll that are a sign of more. SQS gives what it finds at once, and not always as
+many as it may."""
 REPEAT_SECONDS = 60.0
 """The same trouble is told of once in this time."""
 MOST_TOLD = 100
@@ -55,8 +58,8 @@ class Consumer:
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         self.counts = Counts()
-        self._queue, self._act, self._forward_to = queue, act, forward_to
-        self._options = options or Options()
+        self.act, self._queue, self._forward_to = act, queue, forward_to
+        self.options = options or Options()
         self._monotonic = monotonic
         self.book = Book(monotonic)
         self._stopping, self._ended = threading.Event(), threading.Event()
@@ -69,7 +72,7 @@ class Consumer:
 
     def run(self) -> None:
         """Until `stop`; then returns when nothing is held any more."""
-        options = self._options
+        options = self.options
         receivers = _threads("receive", options.receivers, self._receive)
         workers = _threads("work", options.workers, lambda: self._work(urgent_only=False))
         workers += _threads("urgent", options.urgent_workers, lambda: self._work(urgent_only=True))
@@ -94,7 +97,7 @@ class Consumer:
                 continue
             asked = self._monotonic()
             try:
-                messages = self._queue.receive(self._options.visibility_seconds)
+                messages = self._queue.receive(self.options.visibility_seconds)
             except errors.AwsError as problem:
                 self._tell(explained(problem, self._queue.url))
                 self._stopping.wait(_backoff(failures))
@@ -103,17 +106,17 @@ class Consumer:
             failures = 0
             if not messages:
                 self._stopping.wait(asked + EMPTY_SECONDS - self._monotonic())
-            if len(messages) == A_CALL:
+            if len(messages) >= A_STORM:
                 self.book.expect_more()
             for message in messages:
-                self._take_in(message, asked + self._options.visibility_seconds)
+                self._take_in(message, asked + self.options.visibility_seconds)
 
     def _take_in(self, message: Message, hidden_until: float) -> None:
         self.counts.add("received")
         if self.book.known(message.message_id, message.handle, hidden_until):
             self.counts.add("duplicates")
             return
-        held = sqs_reading.read(message, keep_body=self._options.foreign is Foreign.FORWARD)
+        held = sqs_reading.read(message, keep_body=self.options.foreign is Foreign.FORWARD)
         held.hidden_until = hidden_until
         if held.refused:
             self.counts.add("unreadable")
@@ -124,7 +127,7 @@ class Consumer:
 
     def _work(self, *, urgent_only: bool) -> None:
         while not self._stopping.is_set():
-            helds = self.book.take(self._options.together, TICK_SECONDS, urgent_only=urgent_only)
+            helds = self.book.take(self.options.together, TICK_SECONDS, urgent_only=urgent_only)
             if helds:
                 with self._held_whatever_comes(helds):
                     self._handle(helds)
@@ -144,30 +147,36 @@ class Consumer:
             self.book.put_back(helds, MOST_WAIT_SECONDS)
 
     def _handle(self, helds: Sequence[Held]) -> None:
-        results = iter(self._act([event for held in helds for event in held.events]))
+        results = iter(self.act([event for held in helds for event in held.events]))
         company = len(helds) > 1
         done: list[Held] = []
         foreign: list[Held] = []
+        again: dict[float, list[Held]] = {}
+        draw = random.uniform(0.5, 1.0)
         for held in helds:
             mine = [next(results) for _ in held.events]
             worst = next((one for one in mine if not one.done), None)
             if worst is None:
                 unknown = frozenset().union(*(one.unknown for one in mine))
                 (foreign if held.machines & unknown else done).append(held)
-            else:
-                self._failed(held, worst, company)
+            elif (wait := self._failed(held, worst, company, draw)) is not None:
+                again.setdefault(wait, []).append(held)
+        for wait, some in again.items():
+            self.book.put_back(some, wait)
         for held in (one for one in done if one.refused):
             self._leave(held)
         self._delete([held for held in done if not held.refused])
         self._settle_foreign(foreign)
 
-    def _failed(self, held: Held, worst: Result, company: bool) -> None:
-        if company and (worst.status in REFUSED or worst.status == 500):
+    def _failed(self, held: Held, worst: Result, company: bool, draw: float) -> float | None:
+        """Seconds until it is tried again; None when it is left to the queue."""
+        twice = worst.status == 500 and held.attempts > 0
+        if company and (worst.status in REFUSED or twice):
             # Which of them it was is not said: each by itself.
             held.alone = True
             held.attempts -= 1
-            self.book.put_back([held], 0.0)
-        elif worst.status in REFUSED or (worst.status == 500 and held.attempts + 1 >= OURS_MOST):
+            return 0.0
+        if worst.status in REFUSED or (worst.status == 500 and held.attempts + 1 >= OURS_MOST):
             log.write(
                 logging.WARNING,
                 f"refused, and left to the queue's dead-letter policy: {worst.problem}",
@@ -177,12 +186,12 @@ class Consumer:
             )
             self.counts.add("refused")
             self._leave(held)
-        else:
-            self._tell(f"not handled yet ({worst.status or 'no answer'}): {worst.problem}")
-            self.book.put_back([held], max(worst.retry_after_seconds, _backoff(held.attempts)))
+            return None
+        self._tell(f"not handled yet ({worst.status or 'no answer'}): {worst.problem}")
+        return max(worst.retry_after_seconds, _backoff(held.attempts, draw))
 
     def _settle_foreign(self, helds: Sequence[Held]) -> None:
-        match self._options.foreign:
+        match self.options.foreign:
             case Foreign.DELETE:
                 self._delete([held for held in helds if not held.refused])
                 self.book.drop(helds)
@@ -191,7 +200,7 @@ class Consumer:
                     self._forward(held)
             case Foreign.LEAVE:
                 if helds:
-                    self._hide(helds, self._options.left_seconds)
+                    self._hide(helds, self.options.left_seconds)
                     self.counts.add("left", len(helds))
                     self.book.drop(helds)
 
@@ -235,7 +244,7 @@ class Consumer:
 
     def extend(self) -> None:
         """Hide for another while what would soon be visible to others."""
-        seconds = self._options.visibility_seconds
+        seconds = self.options.visibility_seconds
         now = self._monotonic()
         soon = self.book.to_hide(now + seconds / 2)
         if soon and self._hide(soon, seconds):
@@ -267,10 +276,10 @@ class Consumer:
         log.write(logging.WARNING, text, queue=self._queue.url)
 
 
-def _backoff(attempts: int) -> float:
-    """Seconds, drawn from the upper half of a bound that doubles."""
-    bound = min(MOST_WAIT_SECONDS, FIRST_WAIT_SECONDS * 2 ** min(attempts, 10))
-    return random.uniform(bound / 2, bound)
+def _backoff(attempts: int, draw: float | None = None) -> float:
+    """Seconds, drawn from the upper half of a bound that doubles; or its share ``draw``."""
+    bound = min(MOST_WAIT_SECONDS, FIRST_WAIT_SECONDS * 2.0 ** min(attempts, 10))
+    return bound * (random.uniform(0.5, 1.0) if draw is None else draw)
 
 
 def _threads(name: str, count: int, run: Callable[[], None]) -> list[threading.Thread]:

@@ -22,6 +22,9 @@ process, which are then woken by their clocks, too.
 A message is deleted after it was handled and not before. Interruptions overtake everything else.
 What cannot be read stays in the queue, whose dead-letter queue has it after some receptions.
 
+Events that are there at the same time are sent as one (dev.groundcrew.from.queue), since a broker
+hands a function one event at a time: a hundred interruptions are then one call, and not a hundred.
+
 --foreign says what becomes of messages about machines that no node of this cluster stands for. An
 account's events come from all of its machines: `leave` is for a queue that several clusters share,
 `delete` for one that is this cluster's alone. Whose a machine is a function knows and a broker does
@@ -38,7 +41,9 @@ SIGTERM ends it: what is being handled is finished, what waits is given back to 
 
 exit codes: 0 ended by a signal, 2 wrong usage, or queue or cluster cannot be had"""
 
-SINK_WORKERS = 16
+SINK_WORKERS = 8
+"""And half as many for what is urgent: together fewer than a function takes at once, or the broker
+is told 429."""
 MOST_WORKERS = SINK_WORKERS + SINK_WORKERS // 2
 TOGETHER = 100
 
@@ -51,10 +56,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--sink", metavar="URL", default=os.environ.get("K_SINK"), help="default: $K_SINK"
     )
     where.add_argument("--in-process", action="store_true", help="run the functions here")
-    parser.add_argument(
+    how = parser.add_mutually_exclusive_group()
+    how.add_argument(
         "--batch",
         action="store_true",
-        help="the sink is one of our functions, which takes many events at once",
+        help="the sink is one of our functions, which takes batches of CloudEvents",
+    )
+    how.add_argument(
+        "--each",
+        action="store_true",
+        help="never send several events as one: the broker has other triggers for them",
     )
     parser.add_argument(
         "--foreign",
@@ -113,17 +124,17 @@ class _Unusable(Exception):
 
 def _to_sink(args: argparse.Namespace, queue: "Queue", forward_to: "Queue | None") -> int:
     from functions.edge.context import Settings
-    from functions.edge.http_sink import HttpSink
+    from functions.edge.http_sink import HttpSink, Many
     from functions.edge.sqs_consumer import Consumer
 
     if urlsplit(args.sink).scheme not in ("http", "https") or not urlsplit(args.sink).hostname:
         raise _Unusable(f"--sink {args.sink!r} is no URL")
     workers = 2 if args.batch else SINK_WORKERS
-    options = _options(args, workers=workers, together=TOGETHER if args.batch else 1)
+    options = _options(args, workers=workers, together=1 if args.each else TOGETHER)
     sink = HttpSink(
         args.sink,
         connections=workers + options.urgent_workers,
-        batch=args.batch,
+        many=Many.BATCH if args.batch else Many.EACH if args.each else Many.ONE,
         sender_key=Settings.from_environment().sender_key,
     )
     _until_signalled(Consumer(queue, sink, options, forward_to=forward_to), args.sink)

@@ -9,7 +9,7 @@ import pytest
 from events import cloudevent, registry
 from events.cloudevent import CloudEvent
 from functions.edge import sender
-from functions.edge.http_sink import HttpSink
+from functions.edge.http_sink import HttpSink, Many
 from functions.edge.sqs_options import Result
 from tests.support import aws as cloud
 
@@ -54,26 +54,40 @@ def server() -> Iterator[Server]:
         made.shutdown()
 
 
-def sink(server: Server, *, batch: bool = False) -> HttpSink:
-    return HttpSink(f"http://127.0.0.1:{server.server_port}/", connections=2, batch=batch)
+def sink(server: Server, many: Many = Many.EACH, key: str = "") -> HttpSink:
+    url = f"http://127.0.0.1:{server.server_port}/"
+    return HttpSink(url, connections=2, many=many, sender_key=key)
 
 
 def heard(server: Server) -> list[CloudEvent]:
     return [event for headers, body in server.got for event in cloudevent.parse(headers, body)]
 
 
-@pytest.mark.parametrize("batch", [False, True])
-def test_what_is_sent_is_what_arrives(server: Server, batch: bool) -> None:
-    assert sink(server, batch=batch)([SPOT, SPOT]) == [Result(204), Result(204)]
+@pytest.mark.parametrize(("many", "requests"), [(Many.EACH, 2), (Many.BATCH, 1)])
+def test_what_is_sent_is_what_arrives(server: Server, many: Many, requests: int) -> None:
+    assert sink(server, many)([SPOT, SPOT]) == [Result(204), Result(204)]
     assert heard(server) == [SPOT, SPOT]
-    assert len(server.got) == (1 if batch else 2)
+    assert len(server.got) == requests
 
 
-def test_what_is_sent_bears_the_signature_of_its_sender(server: Server) -> None:
-    url = f"http://127.0.0.1:{server.server_port}/"
-    HttpSink(url, connections=1, sender_key="a key")([SPOT])
-    (event,) = heard(server)
-    assert sender.is_known(event, "a key")
+def test_several_sent_as_one_say_what_they_say_by_themselves(server: Server) -> None:
+    (other,) = registry.from_raw("eventbridge", {}, cloud.spot("i-0fedcba9876543210").encode())
+    assert sink(server, Many.ONE)([SPOT, other]) == [Result(204), Result(204)]
+    (one,) = heard(server)
+    told = [registry.read(event).notices[0] for event in (SPOT, other)]
+    assert list(registry.read(one).notices) == told
+
+
+def test_one_alone_is_sent_as_itself(server: Server) -> None:
+    sink(server, Many.ONE)([SPOT])
+    assert heard(server) == [SPOT]
+
+
+@pytest.mark.parametrize("many", Many)
+def test_what_is_sent_bears_the_signature_of_its_sender(server: Server, many: Many) -> None:
+    sink(server, many, "a key")([SPOT, SPOT])
+    assert heard(server)
+    assert all(sender.is_known(event, "a key") for event in heard(server))
 
 
 def test_an_id_with_a_line_break_does_not_become_a_header(server: Server) -> None:
@@ -82,11 +96,13 @@ def test_an_id_with_a_line_break_does_not_become_a_header(server: Server) -> Non
     assert headers["ce-id"] == "a%20%22quoted%22%20%25%20id%0A"
 
 
-def test_a_batch_that_a_function_would_not_take_goes_event_by_event(server: Server) -> None:
+@pytest.mark.parametrize("many", [Many.BATCH, Many.ONE])
+def test_no_more_are_sent_at_once_than_a_function_takes(server: Server, many: Many) -> None:
     large = cloud.bridged("AWS Health Event", {"x": "y" * 250_000}, source="aws.health")
     (event,) = registry.from_raw("eventbridge", {}, large.encode())
-    assert sink(server, batch=True)([event] * 3) == [Result(204)] * 3
+    assert sink(server, many)([event] * 3) == [Result(204)] * 3
     assert len(server.got) == 3
+    assert max(len(body) for _, body in server.got) < cloudevent.MAX_BYTES
 
 
 def test_whose_machine_is_none_of_the_clusters_is_heard_from_a_function(server: Server) -> None:

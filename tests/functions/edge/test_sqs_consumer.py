@@ -169,6 +169,26 @@ def test_one_that_is_refused_in_company_takes_nobody_with_it() -> None:
     assert queue.depth() == (0, 1)
 
 
+@pytest.mark.parametrize(
+    ("fails", "calls"), [(1, [3, 3]), (2, [3, 3, 1, 1, 1]), (3, [3, 3, 1, 1, 1, 1])]
+)
+def test_what_fails_together_is_tried_together_once_more_and_then_one_by_one(
+    fails: int, calls: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("functions.edge.sqs_consumer.FIRST_WAIT_SECONDS", 0.01)
+    queue = MemoryQueue(*(cloud.spot(f"i-{n:017x}") for n in range(3)))
+    sizes: list[int] = []
+
+    def act(events: Sequence[CloudEvent]) -> list[Result]:
+        sizes.append(len(events))
+        return [Result(500, problem="busy") if len(sizes) <= fails else DONE] * len(events)
+
+    options = Options(receivers=1, workers=1, urgent_workers=0, together=3)
+    with consuming(queue, act, options):
+        eventually(lambda: queue.depth() == (0, 0))
+    assert sizes == calls
+
+
 def test_a_mistake_of_ours_ends_no_worker_and_loses_no_message(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -13,6 +13,9 @@ import boto3
 import pytest
 from moto.server import ThreadedMotoServer
 
+from events import registry
+from functions.edge.http_sink import HttpSink
+from functions.edge.sqs_options import Result
 from functions.gateways.clock import SystemClock
 from functions.rules import policy as policies
 from functions.steps import active
@@ -51,6 +54,29 @@ def test_what_cannot_be_done_is_said_in_a_line(
     said = capsys.readouterr().err
     assert says in said
     assert said.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("options", "posts", "together"), [((), 1, 100), (("--batch",), 1, 100), (("--each",), 3, 1)]
+)
+def test_what_is_there_at_once_goes_to_a_sink_as_one_unless_it_is_told_otherwise(
+    options: tuple[str, ...], posts: int, together: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made: list[Any] = []
+    posted: list[bytes] = []
+    monkeypatch.setattr("infra.cli.consume._check", lambda queue: None)
+    monkeypatch.setattr("infra.cli.consume._until_signalled", lambda *given: made.append(given[0]))
+
+    def post(sink: HttpSink, headers: Any, body: bytes) -> Result:
+        posted.append(body)
+        return Result(202)
+
+    monkeypatch.setattr(HttpSink, "_post", post)
+    assert main(["consume", "--queue", URL, "--sink", "http://broker/", *options]) == 0
+    (consumer,) = made
+    events = registry.from_raw("eventbridge", {}, cloud.spot(machine(1)).encode()) * 3
+    assert consumer.act(events) == [Result(202)] * 3
+    assert (len(posted), consumer.options.together) == (posts, together)
 
 
 class Stand:
@@ -136,7 +162,7 @@ def test_interruptions_in_the_queue_cordon_their_nodes_and_sigterm_ends_it(stand
         megabytes = resident(process.pid)
     finally:
         process.send_signal(signal.SIGTERM)
-        said, _ = process.communicate(timeout=30.0)
+        said, _ = process.communicate(timeout=60.0)
     assert process.returncode == 0
     assert "cannot be read, and is left" in said
     assert "has no dead-letter queue" in said
