@@ -110,6 +110,7 @@ def _go_on(context: Context, marked: Mapping[str, types.Node], named: frozenset[
         decisions=tuple(d for d in said if d.action is not Action.NOTHING),
         answer=_answer(done),
         look_again=min((d.look_again for d in said if d.look_again), default=None),
+        more=any(one.late for one in done),
     )
 
 

@@ -136,6 +136,8 @@ class Outcome:
     acts_at: datetime | None = None
     """When it may next act on what another function has last read: for a simulated clock, which
     skips readings that find nothing, but not those that somebody waits for."""
+    more: bool = False
+    """Its time was over before all was begun: who can wakes it again at once."""
     declined: str = ""
     """Why nothing was done, when nothing was."""
     requests: Mapping[str, int] = field(default_factory=dict)

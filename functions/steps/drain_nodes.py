@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 
 import msgspec
@@ -42,6 +42,8 @@ class Done:
     """It became so in this call."""
     blocked: bool = False
     """It became so in this call, or by something else than before."""
+    late: bool = False
+    """The call's time was over before it was begun."""
     problem: errors.KubernetesError | None = None
 
 
@@ -125,7 +127,7 @@ class _OneNode:
                 return self._work(self._read(), seconds, linger)
             with self.call.turns.beginning(self._is_late) as begun:
                 if not begun:
-                    return self._said(_otherwise(self.decision, _LATER))
+                    return replace(self._said(_otherwise(self.decision, _LATER)), late=True)
                 read = self._read()
                 self.turn.line_up(len(read.listed.items or ()))
             return self._work(read, seconds, linger)

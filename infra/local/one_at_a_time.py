@@ -3,7 +3,7 @@
 Two calls that empty the same nodes side by side ask for each pod's eviction twice, and gain
 nothing. Who comes while one is under way is not kept waiting either: each function has a resync,
 which finds by itself what the answer would have named, and has its turn as soon as the call is
-over.
+over. So it has after a call whose time was not enough: what is left would else wait for the clock.
 """
 
 import threading
@@ -27,10 +27,13 @@ class OneAtATime:
                 self._missed = True
                 return Reply(204)
             self._running = True
+        more = False
         try:
-            return self._call(events)
+            reply = self._call(events)
+            more = any(outcome.more for outcome in reply.outcomes)
+            return reply
         finally:
             with self._guard:
                 missed, self._running, self._missed = self._missed, False, False
-            if missed:
+            if missed or more:
                 self._again()

@@ -121,6 +121,11 @@ def test_no_more_requests_are_let_through_than_there_are_threads() -> None:
         assert str(spec["containerConcurrency"]) == env["THREADS"], name
 
 
+def _environment(service: str) -> dict[str, str]:
+    (container,) = _objects("Service")[service]["spec"]["template"]["spec"]["containers"]
+    return {e["name"]: e["value"] for e in container["env"] if "value" in e}
+
+
 def test_functions_never_scale_to_zero() -> None:
     for service in _objects("Service").values():
         annotations = service["spec"]["template"]["metadata"]["annotations"]
@@ -128,11 +133,12 @@ def test_functions_never_scale_to_zero() -> None:
 
 
 def test_a_delivery_gives_a_call_its_time_and_the_next_event_its_own() -> None:
-    call_seconds = 4.0
     for trigger in TRIGGERS:
         spec = trigger.delivery
         assert spec.timeout is not None
-        assert spec.timeout.total_seconds() > call_seconds
+        call_seconds = float(_environment(trigger.subscriber)["GROUNDCREW_CALL_SECONDS"])
+        assert spec.timeout.total_seconds() > call_seconds + 1.0
+        assert call_seconds < 5.0
         waits = sum(spec.wait_before(n) for n in range(1, spec.retries + 1))
         # The sender of a synchronous channel waits for all of it.
         assert 0 < waits < 5

@@ -19,8 +19,6 @@ from tests.controlplane.cluster import ControlPlane
 from tests.controlplane.ports import free_ports
 
 FUNCTIONS = ("cordon", "drain")
-THREADS = "16"
-"""As infra/knative/functions.yaml has it."""
 MAIN = Path(__file__).parents[3] / "main.py"
 BIN = Path(sys.executable).parent
 
@@ -36,8 +34,8 @@ class Apart:
             urls, acting = {}, []
             for name, port in zip(FUNCTIONS, free_ports(len(FUNCTIONS)), strict=True):
                 given = {
-                    "FUNCTION_TARGET": name, "FUNCTION_SOURCE": str(MAIN), "PORT": str(port),
-                    "HOST": "127.0.0.1", "THREADS": THREADS, "GROUNDCREW_NAMESPACE": namespace,
+                    **_environment(name), "FUNCTION_SOURCE": str(MAIN), "PORT": str(port),
+                    "HOST": "127.0.0.1", "GROUNDCREW_NAMESPACE": namespace,
                     "KUBECONFIG": str(cluster.kubeconfig(self.user)),
                 }  # fmt: skip
                 log = folder / f"{namespace}-{name}.log"
@@ -97,6 +95,16 @@ def _ingress(urls: Mapping[str, str]) -> Iterator[str]:
         server.shutdown()
         for thread in threads:
             thread.join(10.0)
+
+
+def _environment(name: str) -> dict[str, str]:
+    """What infra/knative/functions.yaml gives the function, as far as it is no reference."""
+    (service,) = (
+        body for _, body in manifests.documents()
+        if body["kind"] == "Service" and body["metadata"]["name"] == name
+    )  # fmt: skip
+    (container,) = service["spec"]["template"]["spec"]["containers"]
+    return {one["name"]: one["value"] for one in container["env"] if "value" in one}
 
 
 def _at(url: str, name: str) -> Call:

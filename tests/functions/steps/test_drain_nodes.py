@@ -50,8 +50,10 @@ def test_nodes_are_emptied_one_after_the_other_and_the_rest_is_not_begun(world: 
     assert {d.action for d in held} == {Action.HOLD}
     assert all("other nodes leave first" in d.reason for d in held)
     assert not [e for e in world.evictions() if e.path.split("/")[-2][:3] in untouched]
+    assert outcome.more
     for _ in range(6):
         if states(world) != [State.DRAINED] * len(NAMES):
-            call(world, world.transport)
+            outcome = call(world, world.transport)
+    assert not outcome.more
     assert states(world) == [State.DRAINED] * len(NAMES)
     assert len(world.evictions()) == len(NAMES) * PODS

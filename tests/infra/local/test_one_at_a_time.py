@@ -6,6 +6,7 @@ import pytest
 
 from events.cloudevent import CloudEvent
 from functions.edge.call import Reply
+from functions.edge.context import Outcome
 from infra.local.one_at_a_time import OneAtATime
 
 EVENT = CloudEvent(id="a", source="/test", type="t", data=b"{}")
@@ -30,6 +31,16 @@ def test_who_comes_alone_is_the_only_one() -> None:
     alone = OneAtATime(lambda events: Reply(204), lambda: again.append("again"))
     assert [alone([EVENT]).status for _ in range(2)] == [204, 204]
     assert again == []
+
+
+def test_what_one_call_had_no_time_for_is_not_left_until_the_clock_comes_round() -> None:
+    again: list[str] = []
+    replies = iter([Reply(204, outcomes=(Outcome(), Outcome(more=True))), Reply(204)])
+    alone = OneAtATime(lambda events: next(replies), lambda: again.append("again"))
+    alone([EVENT])
+    assert again == ["again"]
+    alone([EVENT])
+    assert again == ["again"]
 
 
 def test_after_a_call_that_failed_the_next_one_runs() -> None:
