@@ -34,7 +34,7 @@ from functions.rules.decision import Action, Decision
 from functions.rules.replacing import Act, Facts, Step, returned
 from functions.rules.replacing.words import reason_of
 from functions.steps import lifecycle
-from functions.steps.replacing import closer, gather, note, release, unbooked
+from functions.steps.replacing import closer, collect, gather, note, release, unbooked
 from functions.steps.replacing.act import act, withdraw
 from functions.steps.replacing.crew import Crew, Lost
 from functions.steps.tell import tell
@@ -251,7 +251,9 @@ class _Call:
         if step.answer:
             self._may_answer(*step.answer)
         self._say(step.decisions)
-        if step.act is Act.RELEASE and step.entry:
+        if step.act is Act.COLLECT and step.entry:
+            self._collect(step)
+        elif step.act is Act.RELEASE and step.entry:
             self._release(step, node)
         elif node is not None:
             note.keep(crew, node, one.machine, step.entry)
@@ -304,6 +306,15 @@ class _Call:
         made = replacing.intend(one, step.entry, "reset", token, why, crew.now())
         crew.put(one.pool, one.machine, one.entry, made)
         self._say([replacing.say(one, Action.RESET, f"a reset of its GPUs is asked for ({why})")])
+
+    def _collect(self, step: Step) -> None:
+        crew, one, entry = self.crew, step.facts, step.entry
+        assert entry is not None
+        if came := collect.collect(crew, one.machine, entry):
+            done = msgspec.structs.replace(entry, collected=came)
+            crew.put(one.pool, one.machine, entry, done)
+            self._say([replacing.say(one, Action.COLLECT, came)])
+        self._again()
 
     def _release(self, step: Step, node: types.Node | None) -> None:
         crew, one, entry = self.crew, step.facts, step.entry

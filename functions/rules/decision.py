@@ -40,6 +40,8 @@ class Action(enum.StrEnum):
     REBOOT = "reboot-asked"
     REBOOTED = "rebooted"
     """It has another boot ID."""
+    COLLECT = "collect-evidence"
+    """A Job on the node is asked for what its failure left, before the machine ends."""
     TERMINATE = "terminate"
     """The cloud was asked to end the machine."""
     TERMINATED = "terminated"

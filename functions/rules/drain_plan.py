@@ -222,6 +222,8 @@ def ignored(pod: Pod, around: Around) -> str:
         return "a static pod of the kubelet"
     if keys.BALLOON in pod.labels:
         return "a balloon"
+    if pod.namespace == keys.EVIDENCE_NAMESPACE and keys.EVIDENCE in pod.labels:
+        return "it collects evidence before the machine ends"
     if (
         not pod.finished
         and pod.owner

@@ -41,8 +41,14 @@ GANG = "groundcrew.dev/gang"
 BALLOON = "groundcrew.dev/balloon"
 """Pod label, written by balloons: a placeholder, no workload."""
 
+EVIDENCE = "groundcrew.dev/evidence"
+"""Pod and Job label, written by replace, in the namespace `EVIDENCE_NAMESPACE`: it collects what a
+machine's failure left, and is no workload."""
+EVIDENCE_NAMESPACE = "groundcrew-evidence"
+
 PART = "groundcrew.dev/part"
-"""Label of our own ConfigMaps: ``policy``, ``pause`` or ``ledger``, to read them all at once."""
+"""Label of our own ConfigMaps: ``policy``, ``pause``, ``hold``, ``ledger`` or ``evidence``, to read
+them all at once."""
 
 GPU = "nvidia.com/gpu"
 GPU_PARTS = ("nvidia.com/mig-", "nvidia.com/gpu.shared")

@@ -185,6 +185,7 @@ class Replace(_Document, frozen=True):
     joined_within: Duration
     startup_taint: str
     handed_over_within: Duration
+    evidence_within: Duration
 
 
 class Reboots(_Document, frozen=True):

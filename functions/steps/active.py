@@ -25,6 +25,7 @@ from functions.rules.replacing import book
 POLICY_NAME = "groundcrew-policy-active"
 PAUSE_NAME = "groundcrew-pause"
 HOLD_NAME = "groundcrew-hold"
+EVIDENCE_NAME = "groundcrew-evidence"
 LEDGER_NAME = "groundcrew-ledger"
 CLUSTER = ""
 """The cluster's own ledger, among those of the pools."""
@@ -42,6 +43,8 @@ class Active:
     """What is wrong with the policy; nothing but recoveries is done while there is any."""
     author: str = ""
     """Who applied the policy; empty where none was."""
+    evidence: str = ""
+    """The template of the Job that collects evidence, as YAML."""
     holds: Mapping[str, hold.Hold | str] = field(default_factory=dict)
     """By `hold.key`; a text says what is wrong with one that cannot be read."""
 
@@ -56,7 +59,7 @@ class Active:
 
 def read(cluster: Cluster, namespace: str) -> Active:
     """Everything in force. One LIST of our own ConfigMaps."""
-    in_force, author, trouble = policy.default(), "", ""
+    in_force, author, trouble, evidence = policy.default(), "", "", ""
     pauses: dict[str, pause.Pause] = {}
     ledgers: dict[str, Ledger] = {}
     shelf: dict[str, ConfigMap] = {}
@@ -72,6 +75,8 @@ def read(cluster: Cluster, namespace: str) -> Active:
             trouble = trouble or wrong
         elif part == "hold" and name == HOLD_NAME:
             holds = {key: _hold(text) for key, text in (found.data or {}).items()}
+        elif part == "evidence" and name == EVIDENCE_NAME:
+            evidence = (found.data or {}).get("job.yaml", "")
         elif part == "ledger":
             pool = (found.data or {}).get("pool", "")
             shelf[pool] = found
@@ -79,7 +84,7 @@ def read(cluster: Cluster, namespace: str) -> Active:
                 ledgers[pool] = ledger.decode((found.data or {}).get("ledger", ""))
             except ledger.Unreadable:
                 continue  # as good as missing: the resync rebuilds it over the ConfigMap
-    return Active(in_force, pauses, ledgers, shelf, trouble, author, holds)
+    return Active(in_force, pauses, ledgers, shelf, trouble, author, evidence, holds)
 
 
 def policy_data(document: Policy, author: str) -> dict[str, str]:

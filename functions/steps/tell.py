@@ -40,6 +40,7 @@ REASONS = {
     Action.RESET: "ResetWanted",
     Action.REBOOT: "RebootAsked",
     Action.REBOOTED: "MachineRebooted",
+    Action.COLLECT: "EvidenceWanted",
     Action.TERMINATE: "TerminationAsked",
     Action.TERMINATED: "MachineTerminated",
     Action.REPLACED: "MachineReplaced",

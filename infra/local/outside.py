@@ -140,11 +140,15 @@ class Outside:
         """The cloud boots the machine; its faults are there again unless that ``healed`` it."""
         if self.api.find(f"/api/v1/nodes/{name}") is None:
             return
-        bad = [c["type"] for c in self._conditions(name) if c["status"] != _good(c)]
+        bad = [c for c in self._conditions(name) if c["status"] != _good(c)]
         node = self.node(name)
         has = int(node["status"]["capacity"].get(keys.GPU, 0))
-        how = Reboot(node=name) if healed else Reboot(node=name, keeps=bad, gpus=has)
-        self.reboot(how)
+        self.reboot(Reboot(node=name, gpus=None if healed else has))
+        if bad and not healed:
+            # Its agents begin anew and know of nothing; then they find it again.
+            now = timestamp(self._clock.now())
+            again = [{**c, "lastHeartbeatTime": now, "lastTransitionTime": now} for c in bad]
+            self._status(name, {"conditions": again})
 
     def instance(self, name: str) -> str:
         """The cloud's ID of the machine that is called ``name`` now."""

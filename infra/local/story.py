@@ -98,6 +98,7 @@ _WORDS = {
     Action.RESET: ("resetting", "stop"),
     Action.REBOOT: ("rebooting", "stop"),
     Action.REBOOTED: ("rebooted", "good"),
+    Action.COLLECT: ("evidence", "quiet"),
     Action.TERMINATE: ("ending", "bad"),
     Action.TERMINATED: ("gone", "stop"),
     Action.REPLACED: ("replaced", "good"),

@@ -337,6 +337,12 @@ class Cluster(Exchange):
     def get_object(self, path: str) -> dict[str, Any]:
         return self._get(path.rsplit("/", 2)[1], path, dict[str, Any])
 
+    def create_object(self, path: str, body: Mapping[str, Any]) -> dict[str, Any]:
+        """Make ``body`` in the collection at ``path``. Raises `errors.Conflict` where there is one
+        of that name."""
+        resource = path.rpartition("/")[2]
+        return self._write("create", resource, path, body, dict[str, Any], method="POST")
+
     def delete_object(self, path: str, *, uid: str) -> None:
         """The object at ``path``, if it still is the one of that UID (else `errors.Conflict`)."""
         self._delete(path.rsplit("/", 2)[1], path, uid)

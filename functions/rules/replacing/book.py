@@ -94,6 +94,10 @@ class Entry(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     """So many of the times at which the seven days are at risk are told."""
     holding: tuple[str, ...] = ()
     """The guards that held when we last wanted to act: told once."""
+    collecting: datetime | None = None
+    """When the collecting of evidence began."""
+    collected: str = ""
+    """What came of it."""
     gpus: tuple[str, ...] = ()
     """UUIDs, where something says them."""
     host: str = ""

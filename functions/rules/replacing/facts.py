@@ -45,6 +45,8 @@ class Guard(enum.StrEnum):
     REBOOTS = "reboots"
     """It was not rebooted too often."""
     CAPS = "caps"
+    COLLECTED = "collected"
+    """The evidence on it was collected, or the time for that is over."""
     MEMORY = "memory"
     """What was done before is known, and the clocks agree."""
     LOOKED = "looked"
@@ -148,6 +150,8 @@ class Facts:
     joined: tuple[Joined, ...] | None = None
     """All nodes, where they were read; None where they were not."""
     paused: Callable[[str], str] = lambda pool: ""
+    collects: bool = False
+    """There is a template of a Job that collects evidence."""
     trouble: Mapping[str, str] = field(default_factory=dict)
     """By pool, why its book cannot be read."""
 
@@ -174,6 +178,8 @@ class Act(enum.StrEnum):
     RESET = "reset"
     REBOOT = "reboot"
     TERMINATE = "terminate"
+    COLLECT = "collect"
+    """Begin, or look at, the Job that collects evidence."""
     WITHDRAW = "withdraw"
     """An intent of which nothing came: it no longer holds."""
     RELEASE = "release"

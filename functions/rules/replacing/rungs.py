@@ -9,7 +9,7 @@ from events.notice import Severity
 from functions.rules.decision import Action
 from functions.rules.incidents import Incident
 from functions.rules.policy import Policy
-from functions.rules.replacing import guards
+from functions.rules.replacing import collecting, guards
 from functions.rules.replacing.book import Entry
 from functions.rules.replacing.facts import Act, Facts, Guard, MachineFacts, Step, Verdict
 from functions.rules.replacing.words import reason_of, say, verb
@@ -57,7 +57,7 @@ def next_rung(
     if names & NOT_YET or (Guard.WORK in names and one.closer is None):
         # Its time has not come, and that is nothing to tell.
         return Step(facts=one, entry=entry, guards=checked, rung=rung, look_again=again)
-    others = [v for v in holding if v.guard is not Guard.SHADOW]
+    others = [v for v in holding if v.guard not in (Guard.SHADOW, Guard.COLLECTED)]
     if not others and one.closer is None:
         return Step(
             facts=one,
@@ -73,6 +73,8 @@ def next_rung(
         return Step(
             facts=one, entry=free, act=act, guards=checked, rung=rung, look_again=now + TICK
         )
+    if [v.guard for v in holding] == [Guard.COLLECTED]:
+        return collecting.step(one, entry, checked, policy, now)
     if not others:
         return _only_told(one, entry, rung, checked, now, again)
     return _held(one, entry, rung, checked, now, again)

@@ -82,6 +82,7 @@ def of(crew: Crew, made: Iterable[MachineFacts], joined: tuple[Joined, ...] | No
         cluster=crew.active.ledgers.get(CLUSTER),
         joined=joined,
         paused=lambda pool: crew.active.paused(pool, now),
+        collects=bool(crew.active.evidence),
         trouble=dict(crew.trouble),
     )
 

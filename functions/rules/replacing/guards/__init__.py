@@ -12,6 +12,7 @@ from datetime import datetime
 
 from functions.rules.incidents import Incident
 from functions.rules.policy import Policy
+from functions.rules.replacing import collecting
 from functions.rules.replacing.book import Entry
 from functions.rules.replacing.facts import Facts, Guard, MachineFacts, Verdict
 from functions.rules.replacing.guards import evidence, loss, memory, touch
@@ -84,6 +85,7 @@ def for_end(
         loss.reserved(one, policy),
         caps(one, facts.books.get(""), facts, policy, now),
         loss.cloud(one, to_end=True),
+        collecting.guard(one, entry, facts, policy, now),
     )
 
 

@@ -9,6 +9,7 @@ const KINDS = {
   "start-drain": ["drain begins", "stop", 94, "play"],
   hold: ["held back", "hold", 93, "octagon"],
   "stop-drain": ["left alone", "hold", 92, "slash"],
+  "collect-evidence": ["evidence collected", "quiet", 56, "ring"],
   terminate: ["machine is ended", "bad", 98, "void"],
   terminated: ["machine has ended", "stop", 91, "void"],
   "vm-replaced": ["replaced", "good", 95, "swap"],
