@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +10,12 @@ import pytest
 import yaml
 
 from functions import cordon, drain
+from functions.gateways.clock import SystemClock
 from functions.rules import keys
+from functions.rules.replacing.book import Entry
+from functions.steps import active
+from functions.steps.replacing import collect
+from functions.steps.replacing.crew import Crew
 from tests.controlplane.access import Cluster, eventually
 from tests.controlplane.cluster import ControlPlane
 from tests.controlplane.nodes import Nodes
@@ -92,6 +98,44 @@ def test_cordon_and_drain_do_their_work_with_their_own_roles_and_are_never_refus
     assert [entry for entry in ours if entry.code == 403] == []
 
 
+def test_replace_collects_evidence_on_a_cordoned_node_with_its_own_role(
+    installed: Cluster, control_plane: ControlPlane, clean_nodes: Nodes
+) -> None:
+    mark = control_plane.audit_mark()
+    machine = "aws:///us-east-1a/i-sick"
+    clean_nodes.add("sick", provider_id=machine)
+    installed.kubectl("cordon", "sick")
+    # This API server does not let pods be privileged; all else is as it is installed.
+    template = (ROLES.parent / "evidence" / "job.yaml").read_text()
+    text = template.replace("privileged: true", "privileged: false")
+    meta = {
+        "name": active.EVIDENCE_NAME,
+        "namespace": NAMESPACE,
+        "labels": {keys.PART: "evidence"},
+    }
+    data = {"job.yaml": text}
+    installed.create({"apiVersion": "v1", "kind": "ConfigMap", "metadata": meta, "data": data})
+    now = datetime.now(UTC)
+    entry = Entry(node="sick", changed=now, began=now, fault="kubernetes.event/xid-79")
+    seen = act_as(installed, "replace")
+
+    def look() -> str:
+        crew = Crew(seen.cluster, SystemClock(), NAMESPACE, 30.0, lambda: None)  # type: ignore[arg-type,return-value]
+        return collect.collect(crew, machine, entry)
+
+    assert look() == ""
+    eventually(lambda: look().startswith("collected by Job evidence-"), "the Job is done")
+    where = ("-n", keys.EVIDENCE_NAMESPACE)
+    (job,) = installed.get("jobs", *where)["items"]
+    assert job["metadata"]["name"] == collect.job_name(machine, entry)
+    (pod,) = installed.get("pods", *where)["items"]
+    assert pod["spec"]["nodeName"] == "sick"
+    ours = f"system:serviceaccount:{NAMESPACE}:groundcrew-replace"
+    asked = [entry for entry in control_plane.audit_since(mark) if entry.user == ours]
+    assert asked
+    assert [entry for entry in asked if entry.code == 403] == []
+
+
 @pytest.mark.parametrize(
     ("function", "verb", "resource"),
     [
@@ -103,6 +147,9 @@ def test_cordon_and_drain_do_their_work_with_their_own_roles_and_are_never_refus
         ("drain", "get", "secrets"),
         ("drain", "delete", "configmaps"),
         ("drain", "create", "pods"),
+        ("replace", "create", "jobs"),
+        ("replace", "create", "pods"),
+        ("replace", "delete", "pods"),
     ],
 )
 def test_what_they_never_do_they_may_not(

@@ -132,10 +132,8 @@ def scenario(month: Month) -> Scenario:
 def text(month: Month) -> str:
     """The month as a scenario file. Whatever is quiet on a Monday, Wednesday or Friday morning is
     tested by people then, who give it back."""
-    import json
-
     steps = [
-        (at, f"{says}\n    condition: {json.dumps(condition)}")
+        (at, f"{says}\n    condition: {{{condition}}}")
         for alarm in month.alarms
         for at, says, condition in _told(alarm)
     ]
@@ -168,18 +166,15 @@ def text(month: Month) -> str:
     )
 
 
-def _told(alarm: Alarm) -> Iterator[tuple[datetime, str, dict[str, str]]]:
+def _told(alarm: Alarm) -> Iterator[tuple[datetime, str, str]]:
     kind, reason, message = alarm.says
-    bad = {"node": alarm.node, "type": kind, "status": "False"}
     what = "breaks" if alarm.real else "is accused for nothing"
-    yield alarm.began, f"{alarm.node} {what}.", {**bad, "reason": reason, "message": message}
+    bad = f'node: {alarm.node}, type: {kind}, status: "False", reason: {reason}, '
+    yield alarm.began, f"{alarm.node} {what}.", bad + f'message: "{message}"'
     if alarm.lasts is not None:
-        well = {"node": alarm.node, "type": kind, "status": "True", "reason": "IsReady"}
-        yield (
-            alarm.began + alarm.lasts,
-            f"Its monitor takes back what it said of {alarm.node}.",
-            well,
-        )
+        says = f"Its monitor takes back what it said of {alarm.node}."
+        well = f'node: {alarm.node}, type: {kind}, status: "True", reason: IsReady'
+        yield alarm.began + alarm.lasts, says, well
 
 
 def _apart(alarms: Iterable[Alarm]) -> Iterator[Alarm]:

@@ -10,7 +10,7 @@ from infra.local.summary import failures_of
 from infra.local.timeline import differences
 from tests.support.worlds import outcome, play, play_over_http
 
-LONG = ("seven-days", "wrong-account")
+LONG = ("seven-days", "wrong-account", "false-alarms")
 """Days of ticks, each a request over a socket: half a minute and more. They are played with what
 else takes its time, on the way to a real control plane (`make test-cluster`)."""
 
