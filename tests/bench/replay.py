@@ -2,7 +2,8 @@
 
     python -m tests.bench.replay                 the case fleet-day, on one core
     python -m tests.bench.replay backtest        days under two policies: does memory grow?
-    python -m tests.bench.replay backtest --days 30    and a line after each, on stderr
+    python -m tests.bench.replay backtest --days 30 --against-nobody    one policy; a line after
+                                                 each day, on stderr
     python -m tests.bench.replay report          days in a page: memory, and its size
 
 Played is what `tests.bench.fleet` makes up, by the way that ``groundcrew backtest`` plays a
@@ -87,9 +88,13 @@ class _At(msgspec.Struct):
     at: datetime
 
 
-def play(days: int, events: int, *policies: str) -> tuple[MadeUp, Played, SimpleNamespace]:
+def play(days: int, events: int, *policies: str | None) -> tuple[MadeUp, Played, SimpleNamespace]:
+    """``policies`` as text; None is nobody acting."""
     history = MadeUp(days, events)
-    choices = [Choice(f"policy {n}", policy.parse(text)) for n, text in enumerate(policies)]
+    choices = [
+        Choice(f"policy {n}", None if text is None else policy.parse(text))
+        for n, text in enumerate(policies)
+    ]
     wall, cpu = time.perf_counter(), time.process_time()
     played = sides.play_history(history, choices, lambda name, now, events: None)  # type: ignore[arg-type]
     took = SimpleNamespace(
@@ -114,8 +119,10 @@ def fleet_day(events: int = fleet.EVENTS) -> dict[str, float]:
     }
 
 
-def backtest_days(days: int = DAYS, events: int = fleet.EVENTS) -> dict[str, Any]:
-    history, played, took = play(days, events, "version: 1", STRICT)
+def backtest_days(
+    days: int = DAYS, events: int = fleet.EVENTS, *, other: str | None = STRICT
+) -> dict[str, Any]:
+    history, played, took = play(days, events, "version: 1", other)
     return {
         "seconds_a_day": round(took.cpu / days, 2),
         "rss_mb": history.by_day[-1].rss_mb,
@@ -178,10 +185,14 @@ def main(argv: list[str]) -> int:
     parser.add_argument("case", nargs="?", choices=["backtest", "report"])
     parser.add_argument("--days", type=int, default=DAYS, help="of backtest and report")
     parser.add_argument("--events", type=int, default=fleet.EVENTS, help="a day")
+    parser.add_argument(
+        "--against-nobody", action="store_true", help="backtest: one policy, against nobody acting"
+    )
     parser.add_argument("--file", default="", help="where the page of report goes")
     args = parser.parse_args(argv)
     if args.case == "backtest":
-        name, found = "backtest-days", backtest_days(args.days, args.events)
+        other = None if args.against_nobody else STRICT
+        name, found = "backtest-days", backtest_days(args.days, args.events, other=other)
     elif args.case == "report":
         name, found = "report-days", report_days(args.days, args.events, args.file)
     else:
