@@ -5,6 +5,7 @@ something in it is news: a drain that waits writes nothing.
 """
 
 import enum
+import functools
 from collections.abc import Iterable
 from datetime import datetime
 from typing import Any
@@ -72,6 +73,7 @@ class Unreadable(ValueError):
 _FIELDS = frozenset(DrainState.__struct_fields__) - {"extra"}
 
 
+@functools.lru_cache(maxsize=1024)  # each tick reads the same texts again
 def decode(text: str) -> DrainState:
     """Raises `Unreadable`. Whoever catches it starts anew and says so."""
     try:

@@ -10,6 +10,7 @@ is a claim until it is proven (`rules.recovery`).
 """
 
 import enum
+import functools
 import hashlib
 from collections.abc import Iterable
 from datetime import datetime, timedelta
@@ -167,6 +168,7 @@ _INCIDENT_FIELDS = frozenset(Incident.__struct_fields__) - {"extra"}
 _RECORD_FIELDS = frozenset(Record.__struct_fields__) - {"extra"}
 
 
+@functools.lru_cache(maxsize=1024)  # the same texts are read each time that a node is looked at
 def decode(text: str) -> Record:
     """The record in an annotation. Fields that this version does not know are kept.
 

@@ -9,6 +9,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Protocol
 
+import msgspec
+
 from events.cloudevent import CloudEvent
 from functions.edge.call import Function
 from functions.edge.context import Context, Handler, Outcome, Settings
@@ -183,8 +185,8 @@ class Stage:
     def runs(self, instance: str) -> bool:
         """Whether a Node stands for that instance: in what is played a machine that ends takes its
         Node with it."""
-        nodes = self.api.list("/api/v1/nodes")
-        return any(node["spec"].get("providerID", "").endswith(instance) for node in nodes)
+        found = self.api.read("/api/v1/nodes", _Machines)
+        return any(node.spec.provider_id.endswith(instance) for node in found.items)
 
     def _budgets(self) -> dict[str, int]:
         """By disruption budget, how many healthy pods it lacks."""
@@ -195,6 +197,20 @@ class Stage:
             )
             for b in found
         }
+
+
+class _Machine(msgspec.Struct):
+    provider_id: str = msgspec.field(default="", name="providerID")
+
+
+class _Node(msgspec.Struct):
+    spec: _Machine
+
+
+class _Machines(msgspec.Struct):
+    """Of a list of Nodes, which machines they are."""
+
+    items: list[_Node]
 
 
 def handlers() -> dict[str, Handler]:

@@ -6,12 +6,14 @@ so that the same scenario plays against a real one.
 
 from collections.abc import Iterator, Mapping
 from datetime import datetime
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 import msgspec
 
 from functions.gateways.kubernetes.transport import Request, Transport
 from infra.local.clock import SimulatedClock
+
+_T = TypeVar("_T")
 
 TOLD = {"Node": "/api/v1/nodes", "Event": "/api/v1/namespaces/default/events"}
 """What the project's ApiServerSources watch."""
@@ -150,6 +152,12 @@ class Api:
     def get(self, path: str) -> dict[str, Any]:
         return self._send("GET", path)
 
+    def read(self, path: str, form: type[_T]) -> _T:
+        """What is at ``path``, of which no more is decoded than ``form`` has."""
+        answer = self._transport.send(Request(method="GET", path=path))
+        _check("GET", path, answer.status, answer.body)
+        return msgspec.json.decode(answer.body, type=form)
+
     def find(self, path: str) -> dict[str, Any] | None:
         answer = self._transport.send(Request(method="GET", path=path))
         if answer.status == 404:
@@ -199,8 +207,12 @@ class Refused(Exception):
     """The API server refused what the scenario's people or agents wanted to do."""
 
 
-def _decoded(method: str, path: str, status: int, body: bytes) -> dict[str, Any]:
+def _check(method: str, path: str, status: int, body: bytes) -> None:
     if not 200 <= status < 300:
         raise Refused(f"{method} {path}: {status} {body[:300].decode(errors='replace')}")
+
+
+def _decoded(method: str, path: str, status: int, body: bytes) -> dict[str, Any]:
+    _check(method, path, status, body)
     found: dict[str, Any] = msgspec.json.decode(body)
     return found
