@@ -50,6 +50,9 @@ PART = "groundcrew.dev/part"
 """Label of our own ConfigMaps: ``policy``, ``pause``, ``hold``, ``ledger`` or ``evidence``, to read
 them all at once."""
 
+TEAM = "openai.com/team"
+"""Node taint (or label): the team that the node is of."""
+
 GPU = "nvidia.com/gpu"
 GPU_PARTS = ("nvidia.com/mig-", "nvidia.com/gpu.shared")
 """Prefixes of what a device plugin offers in place of `GPU` when it hands GPUs out in parts."""

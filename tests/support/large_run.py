@@ -11,8 +11,9 @@ LENGTH = 7 * 24 * HOUR
 CHECKS = ("AcceleratedHardwareReady", "xid-74", "NetworkingReady", "gpu-count")
 
 
-def run(nodes: int = 3_000, faults: int = 1_200, seed: int = 7) -> model.Run:
-    """``nodes`` in three pools, of which some 40 % see anything of ``faults`` faults."""
+def run(nodes: int = 3_000, faults: int = 1_200, seed: int = 7, teams: int = 0) -> model.Run:
+    """``nodes`` in three pools, of which some 40 % see anything of ``faults`` faults. The first of
+    ``teams`` teams is the only one that loses any."""
     chance = random.Random(seed)
     pools = ("h100", "a100", "l40s")
     names = [f"{pools[i % 3]}-{i // 3 + 1:04}" for i in range(nodes)]
@@ -31,6 +32,7 @@ def run(nodes: int = 3_000, faults: int = 1_200, seed: int = 7) -> model.Run:
         model.Node(
             name=name,
             pool=name.partition("-")[0],
+            team=f"team-{place % teams:02}" if teams else "",
             states=(model.State(a=0, s="service"), *states.get(place, ())),
         )
         for place, name in sorted(enumerate(names), key=lambda one: pools.index(one[1][:4]))
@@ -54,6 +56,10 @@ def run(nodes: int = 3_000, faults: int = 1_200, seed: int = 7) -> model.Run:
         cluster=model.Group(size=nodes, **group),
         pools=tuple(
             model.Group(name=name, kind="p5.48xlarge", size=nodes // 3, **group) for name in pools
+        ),
+        teams=tuple(
+            model.Group(name=f"team-{at:02}", size=nodes // teams, out=() if at else group["out"])
+            for at in range(teams)
         ),
         nodes=made,
         marks=moved,

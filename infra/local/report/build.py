@@ -44,6 +44,7 @@ def build(recorder: Recorder, played: Played, notes: Sequence[str] | None = None
         summary=_summary(played, nodes),
         cluster=_cluster(recorder.policy, nodes),
         pools=_pools(recorder, nodes),
+        teams=_teams(nodes),
         nodes=nodes,
         marks=marks,
         calls=tuple(recorder.calls),
@@ -180,6 +181,17 @@ def _pools(recorder: Recorder, nodes: tuple[model.Node, ...]) -> tuple[model.Gro
             out=_out(of_pool[name]),
         )
         for name in of_pool
+    )
+
+
+def _teams(nodes: Iterable[model.Node]) -> tuple[model.Group, ...]:
+    of_team: dict[str, list[model.Node]] = {}
+    for node in nodes:
+        if node.team:
+            of_team.setdefault(node.team, []).append(node)
+    return tuple(
+        model.Group(name=name, size=len(found), out=_out(found))
+        for name, found in sorted(of_team.items())
     )
 
 

@@ -46,6 +46,8 @@ class History:
     heard: "array[int]" = field(default_factory=lambda: array("L", [0] * BINS))
     """Events about it that needed nothing, in so many parts of the time."""
     pods: int = 0
+    team: str = ""
+    """That it was last of."""
     marks: int = 0
     """How many there are: what happened, and what was decided about it."""
     _node: node_state.Node | None = None
@@ -66,7 +68,7 @@ class History:
             return
         record = self._read(node)
         state = node_state.state_of(node, record)
-        before, self._node = self._node, node
+        before, self._node, self.team = self._node, node, node.team
         if before is not None:
             for kind, text in self._differences(before, node, state, now):
                 self.happens(now, kind, text)
@@ -94,6 +96,7 @@ class History:
         return model.Node(
             name=self.name,
             pool=self.pool,
+            team=self.team,
             states=tuple(self.states),
             incidents=tuple(self._incidents.values()),
             clocks=tuple(sorted(self._clocks, key=lambda clock: (clock.a, clock.kind, clock.b))),

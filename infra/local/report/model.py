@@ -51,6 +51,8 @@ class Clock(Struct, frozen=True, kw_only=True):
 class Node(Struct, frozen=True, kw_only=True):
     name: str
     pool: str
+    team: str = ""
+    """That it was last of; empty: none."""
     states: tuple[State, ...] = ()
     incidents: tuple[Incident, ...] = ()
     clocks: tuple[Clock, ...] = ()
@@ -134,13 +136,14 @@ class Out(Struct, frozen=True, kw_only=True):
 
 
 class Group(Struct, frozen=True, kw_only=True):
-    """The cluster (no name), or one of its pools."""
+    """The cluster (no name), one of its pools, or the nodes of one team."""
 
     name: str = ""
     kind: str = ""
     """Its instance type."""
     size: int
-    budget: int
+    budget: int | None = None
+    """None: there is none for nodes of a team."""
     out: tuple[Out, ...] = ()
 
 
@@ -160,6 +163,8 @@ class Run(Struct, frozen=True, kw_only=True):
     summary: tuple[tuple[str, str], ...] = ()
     cluster: Group
     pools: tuple[Group, ...]
+    teams: tuple[Group, ...] = ()
+    """Where nodes say which team they are of; by name."""
     nodes: tuple[Node, ...]
     marks: tuple[Mark, ...]
     calls: tuple[Call, ...]

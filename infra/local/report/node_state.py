@@ -30,8 +30,14 @@ class _Meta(msgspec.Struct):
     annotations: dict[str, str] | None = None
 
 
+class _Taint(msgspec.Struct):
+    key: str = ""
+    value: str | None = None
+
+
 class _Spec(msgspec.Struct):
     unschedulable: bool | None = None
+    taints: list[_Taint] | None = None
     provider_id: str = msgspec.field(default="", name="providerID")
 
 
@@ -66,6 +72,12 @@ class Node(msgspec.Struct):
     @property
     def gpus(self) -> str:
         return (self.status.capacity or {}).get(keys.GPU, "")
+
+    @property
+    def team(self) -> str:
+        """The team that it is kept for; empty: none."""
+        kept = (one.value for one in self.spec.taints or () if one.key == keys.TEAM)
+        return next(kept, None) or self.label(keys.TEAM)
 
     @property
     def cordoned(self) -> bool:

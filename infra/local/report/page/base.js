@@ -10,7 +10,7 @@ const SECOND = 1000, MINUTE = 60 * SECOND, HOUR = 60 * MINUTE, DAY = 24 * HOUR;
    the keyboard, `open` the one whose details are shown (both: row key and item key). */
 const state = {
   run: null, begin: 0, view: [0, 1], width: 800,
-  find: "", pool: "", check: "", kind: "",
+  find: "", pool: "", team: "", check: "", kind: "",
   unfolded: new Set(), active: null, open: null, print: false,
 };
 

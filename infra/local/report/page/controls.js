@@ -71,7 +71,7 @@ function remember() {
   const run = state.run, found = new URLSearchParams();
   if (MODEL.runs.length > 1) found.set("run", run.name);
   if (state.view[0] > 0 || state.view[1] < run.length) found.set("time", state.view.map(t => Math.round(t)).join("-"));
-  for (const name of ["find", "pool", "check", "kind"]) if (state[name]) found.set(name, state[name]);
+  for (const name of ["find", "pool", "team", "check", "kind"]) if (state[name]) found.set(name, state[name]);
   if (state.open) found.set("open", `${state.open.row.replace(/^node:(\d+)$/, (_, place) => `node:${run.nodes[place].name}`)} ${state.open.item}`);
   const text = found.toString().replaceAll("%3A", ":");
   if (text !== location.hash.slice(1)) history.replaceState(null, "", text ? `#${text}` : location.pathname + location.search);
@@ -80,7 +80,7 @@ function recall() {
   const found = new URLSearchParams(location.hash.slice(1));
   const place = Math.max(0, MODEL.runs.findIndex(run => run.name === found.get("run")));
   use(place);
-  for (const name of ["find", "pool", "check", "kind"]) state[name] = found.get(name) || "";
+  for (const name of ["find", "pool", "team", "check", "kind"]) state[name] = found.get(name) || "";
   const time = (found.get("time") || "").split("-").map(Number);
   const ok = time.length === 2 && time.every(Number.isFinite) && time[0] < time[1];
   state.view = ok ? [clamp(time[0], 0, state.run.length - 1), clamp(time[1], 1, state.run.length)] : [0, state.run.length];
@@ -102,6 +102,8 @@ function options(select, name, all, chosen) {
 function fillFilters() {
   const run = state.run;
   options(byId("by-pool"), "all", run.pools.map(pool => [pool.name, pool.name]), state.pool);
+  options(byId("by-team"), "all", run.teams.map(team => [team.name, team.name]), state.team);
+  byId("by-team").parentElement.hidden = !run.teams.length;
   options(byId("by-check"), "all", run.checkNames.map(name => [name, name]), state.check);
   options(byId("by-kind"), "all", run.kinds.map(kind => [kind, KINDS[kind] ? KINDS[kind][0] : kind]), state.kind);
   byId("find").value = state.find;
@@ -109,12 +111,13 @@ function fillFilters() {
 function filter() {
   state.find = byId("find").value.trim();
   state.pool = byId("by-pool").value;
+  state.team = byId("by-team").value;
   state.check = byId("by-check").value;
   state.kind = byId("by-kind").value;
-  const run = state.run, any = isFiltered() || state.pool;
+  const run = state.run, any = isNarrowed();
   for (const row of document.querySelectorAll(`#run-${run.place} tr[data-mark]`)) {
     const mark = run.marks[row.dataset.mark];
-    row.hidden = any && !((!state.pool || run.nodes[mark.n].pool === state.pool) && matches(mark));
+    row.hidden = any && !(isOf(run.nodes[mark.n]) && matches(mark));
   }
   remember();
   render();

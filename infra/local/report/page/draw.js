@@ -57,9 +57,9 @@ const DRAW = {
     })];
   },
   band(row) {
-    const {group} = row, isPool = Boolean(group.name), run = state.run;
+    const {group, isTeam} = row, isPool = Boolean(group.name) && !isTeam, run = state.run;
     const out = group.out || [], bottom = row.height - 6, top = 8;
-    const most = Math.max(group.budget, ...out.map(one => one.ours + (one.others || 0)), 1);
+    const hasBudget = group.budget !== undefined, most = Math.max(hasBudget ? group.budget : 0, ...out.map(one => one.ours + (one.others || 0)), 1);
     const yOf = count => bottom - count / most * (bottom - top);
     const area = (of, from) => {
       let d = "";
@@ -79,12 +79,14 @@ const DRAW = {
       parts.push(svg("rect", {x, y: 1, width, height: row.height - 2, fill: `var(--${band.kind})`}, title(bandLabel(band))));
     }
     const mine = area(one => one.ours, () => 0), others = area(one => one.others || 0, one => one.ours);
-    const y = yOf(group.budget);
-    const limit = svg("g", null, title(`Budget: at most ${group.budget} of ${group.size} out of service on purpose`),
+    const y = hasBudget ? yOf(group.budget) : 0;
+    const limit = (hasBudget && svg("g", null, title(`Budget: at most ${group.budget} of ${group.size} out of service on purpose`),
       svg("path", {class: "budget", d: `M${NAMES} ${y.toFixed(1)}H${state.width - RIGHT}`}),
-      label(`budget ${group.budget}`, state.width - RIGHT - measure(`budget ${group.budget}`) - 2, y + 12, "halo soft"));
+      label(`budget ${group.budget}`, state.width - RIGHT - measure(`budget ${group.budget}`) - 2, y + 12, "halo soft"))) || null;
     const worst = out.reduce((high, one) => Math.max(high, one.ours), 0);
-    const words = isPool
+    const words = isTeam
+      ? [label(fitted(group.name, NAMES - 12), 0, 17, "strong"), label(fitted(`team of ${group.size.toLocaleString("en")}${worst ? `, at most ${worst} out` : ""}`, NAMES - 4), 0, 31, "soft")]
+      : isPool
       ? [label(fitted(group.name, NAMES - 12), 0, 19, "strong"), label(fitted(`${group.size.toLocaleString("en")} × ${group.kind}`, NAMES - 12), 0, 34, "soft")]
       : [label("Out of service", 0, 18, "strong"), label(`of ${plural(group.size, "node")}`, 0, 33, "soft"), label(`at most ${worst} at once`, 0, 47, "soft")];
     return [svg("path", {class: "rowline", d: `M0 .5H${state.width}`}), ...parts,

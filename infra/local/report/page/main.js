@@ -2,7 +2,7 @@
 function use(place) {
   const run = index(MODEL.runs[place]);
   run.place = place;
-  Object.assign(state, {run, begin: Date.parse(run.start), view: [0, run.length], active: null, open: null, find: "", pool: "", check: "", kind: ""});
+  Object.assign(state, {run, begin: Date.parse(run.start), view: [0, run.length], active: null, open: null, find: "", pool: "", team: "", check: "", kind: ""});
   state.unfolded.clear();
   for (const section of document.querySelectorAll(".run")) section.hidden = section.dataset.run !== String(place);
   document.querySelector(`#run-${place} .chart-home`).append(stage);
@@ -54,7 +54,7 @@ const stage = byId("chart-parts").content.firstElementChild.cloneNode(true);
   byId("later").onclick = () => pan(.25);
   byId("whole").onclick = () => show(0, state.run.length);
   document.querySelector(".toolbar").addEventListener("submit", event => event.preventDefault());
-  for (const id of ["find", "by-pool", "by-check", "by-kind"]) byId(id).addEventListener("input", filter);
+  for (const id of ["find", "by-pool", "by-team", "by-check", "by-kind"]) byId(id).addEventListener("input", filter);
   if (byId("picker")) byId("picker").onchange = event => { use(Number(event.target.value)); fillFilters(); remember(); renderNow(); };
   addEventListener("keydown", onKey);
   addEventListener("scroll", render, {passive: true});
@@ -63,7 +63,7 @@ const stage = byId("chart-parts").content.firstElementChild.cloneNode(true);
   addEventListener("beforeprint", () => printing(true));
   addEventListener("afterprint", () => printing(false));
   matchMedia("print").addEventListener("change", event => printing(event.matches));
-  if (isFiltered() || state.pool) filter();
+  if (isNarrowed()) filter();
 })();
 
 /* The time below the pointer, on the axis. */

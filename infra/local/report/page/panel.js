@@ -33,6 +33,7 @@ function callOf(place) {
     entry("Event from", [call.source, call.subject].filter(Boolean).join(" ")),
     entry("Requests", requests.length ? `${total}: ${requests.map(([what, count]) => count > 1 ? `${count} × ${what}` : what).join(", ")}` : "none"));
 }
+const placeOf = node => node.team ? `${node.pool} · team ${node.team}` : node.pool;
 const stateAt = (node, t) => (node.states || []).reduce((found, one) => one.a <= t ? one : found, null);
 function stateLine(node, t) {
   const one = stateAt(node, t);
@@ -43,7 +44,7 @@ const DETAILS = {
   marks(item) {
     const {node, marks} = item, first = marks[0], last = marks[marks.length - 1];
     const time = first.t === last.t ? whenOf(first.t) : spanOf(first.t, last.t, true);
-    return [head(node.name, `${node.pool} · ${time}`, html("button", {type: "button", class: "link", on: {click: () => choose(`node:${node.place}`, "n")}}, "All of this node")),
+    return [head(node.name, `${placeOf(node)} · ${time}`, html("button", {type: "button", class: "link", on: {click: () => choose(`node:${node.place}`, "n")}}, "All of this node")),
       html("p", null, "Afterwards ", html("b", null, stateLine(node, last.t))),
       ...decisions(marks).flat(),
       marks.length > 1 && first.t !== last.t ? zoomTo("Zoom in on these", first.t, last.t) : null];
@@ -52,7 +53,7 @@ const DETAILS = {
     const {node} = item, marks = state.run.byNode[node.place];
     const states = (node.states || []).map((one, place, all) => ({...one, b: place + 1 < all.length ? all[place + 1].a : state.run.length}))
       .filter(one => one.s !== "service");
-    const parts = [head(node.name, `${node.pool} · ${plural(marks.length, "mark")}${node.pods ? ` · ${plural(node.pods, "pod")} evicted` : ""}`)];
+    const parts = [head(node.name, `${placeOf(node)} · ${plural(marks.length, "mark")}${node.pods ? ` · ${plural(node.pods, "pod")} evicted` : ""}`)];
     const list = (name, items) => items.length && parts.push(html(heading() === "h2" ? "h3" : "h4", {class: "small"}, name), html("ul", {class: "list"}, items));
     list("Not simply in service", states.map(one => html("li", null, html("time", null, whenOf(one.a, false)), ` ${MODEL.states[one.s]} for ${lengthOf(one.b - one.a)}${one.why ? `: ${one.why}` : ""}`)));
     list("Incidents", (node.incidents || []).map(one => html("li", null, html("time", null, whenOf(one.a, false)), ` ${one.key} (${one.severity})`,

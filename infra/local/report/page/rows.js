@@ -9,7 +9,7 @@ const checkOf = mark => {
 /* Once for each run: its marks by node, and what the filters offer. */
 function index(run) {
   if (run.byNode) return run;
-  for (const name of ["nodes", "marks", "calls", "story", "checks", "bands", "pools", "heard"]) run[name] = run[name] || [];
+  for (const name of ["nodes", "marks", "calls", "story", "checks", "bands", "pools", "teams", "heard"]) run[name] = run[name] || [];
   run.byNode = run.nodes.map(() => []);
   run.marks.forEach((mark, place) => { mark.place = place; mark.check = checkOf(mark); run.byNode[mark.n].push(mark); });
   run.nodes.forEach((node, place) => { node.place = place; });
@@ -25,6 +25,8 @@ function index(run) {
   return run;
 }
 const isFiltered = () => Boolean(state.find || state.check || state.kind);
+const isNarrowed = () => isFiltered() || Boolean(state.pool || state.team);
+const isOf = node => (!state.pool || node.pool === state.pool) && (!state.team || node.team === state.team);
 
 function matches(mark) {
   if (state.kind && mark.k !== state.kind) return false;
@@ -32,13 +34,17 @@ function matches(mark) {
   if (!state.find) return true;
   if (!mark.words) {
     const call = mark.call === undefined ? null : state.run.calls[mark.call];
-    mark.words = [state.run.nodes[mark.n].name, mark.k, wordOf(mark), mark.text, mark.incident, mark.evidence,
+    const {name, team} = state.run.nodes[mark.n];
+    mark.words = [name, team, mark.k, wordOf(mark), mark.text, mark.incident, mark.evidence,
       ...(mark.blocked || []), call && call.id].filter(Boolean).join("\n").toLowerCase();
   }
   return mark.words.includes(state.find.toLowerCase());
 }
 const shownMarks = node => isFiltered() ? state.run.byNode[node].filter(matches) : state.run.byNode[node];
 
+/* More teams than these are folded, but for those that lost nodes. No pool has that name. */
+const MOST_TEAMS = 6, SPARED = " teams";
+const lostAny = team => (team.out || []).some(one => one.ours || one.others);
 let rows = [], rowAt = new Map(), total = 0;
 function layOut() {
   const run = state.run;
@@ -47,6 +53,15 @@ function layOut() {
   if (run.checks.length) rows.push({key: "checks", kind: "checks", height: 26});
   if (run.bands.length) rows.push({key: "stops", kind: "stops", height: stopsHeight()});
   rows.push({key: "cluster", kind: "band", group: run.cluster, height: 58});
+  const bandOf = team => ({key: `team:${team.name}`, kind: "band", group: team, isTeam: true, height: 38});
+  const teams = run.teams.filter(team => !state.team || team.name === state.team);
+  const [hit, spared] = teams.length > MOST_TEAMS ? [teams.filter(lostAny), teams.filter(team => !lostAny(team))] : [teams, []];
+  rows.push(...hit.map(bandOf));
+  if (spared.length) {
+    const open = state.unfolded.has(SPARED) && !state.print;
+    rows.push({key: `fold:${SPARED}`, kind: "fold", pool: {name: SPARED}, count: spared.length, open, height: 28});
+    if (open) rows.push(...spared.map(bandOf));
+  }
   const lane = node => ({key: `node:${node.place}`, kind: "lane", node, height: LANE});
   const {pools, lanes, marks} = sorted();
   for (const {pool, busy, rest} of pools) {
@@ -60,7 +75,7 @@ function layOut() {
   rowAt = new Map();
   rows.forEach((row, place) => { row.place = place; row.y = y; y += row.height; rowAt.set(row.key, row); });
   total = y;
-  const all = plural(run.nodes.length, "node"), filtered = isFiltered() || state.pool;
+  const all = plural(run.nodes.length, "node"), filtered = isNarrowed();
   const text = lanes ? `${lanes.toLocaleString("en")} of ${all} ${filtered ? "fit the filters" : "have something to tell"}: ${plural(marks, "mark")}`
     : filtered ? "Nothing fits these filters." : "No node has anything to tell.";
   if (byId("count").textContent !== text) byId("count").textContent = text;
@@ -68,7 +83,7 @@ function layOut() {
 /* By pool, the nodes that have something to tell under these filters, and the others. */
 let sortedFor = "", sortedNodes = null;
 function sorted() {
-  const run = state.run, key = [run.place, state.find, state.pool, state.check, state.kind].join("\n");
+  const run = state.run, key = [run.place, state.find, state.pool, state.team, state.check, state.kind].join("\n");
   if (key === sortedFor) return sortedNodes;
   const found = state.find.toLowerCase(), named = found && !state.check && !state.kind;
   const fits = node => isFiltered() ? (named && node.name.toLowerCase().includes(found)) || run.byNode[node.place].some(matches) : !run.quiet[node.place];
@@ -77,7 +92,8 @@ function sorted() {
   for (const pool of run.pools) {
     if (state.pool && pool.name !== state.pool) continue;
     const busy = [], rest = [];
-    for (const node of run.nodes) if (node.pool === pool.name) (fits(node) ? busy : rest).push(node);
+    for (const node of run.nodes) if (node.pool === pool.name && isOf(node)) (fits(node) ? busy : rest).push(node);
+    if (state.team && !busy.length && !rest.length) continue;
     if (isFiltered() && !busy.length) continue;
     pools.push({pool, busy, rest});
     lanes += busy.length;
@@ -118,11 +134,12 @@ function itemsOf(row) {
     key: `b${place}`, type: "band", band, t: band.a, x: xOf(Math.max(band.a, state.view[0])), label: bandLabel(band),
   })).filter(item => item.band.b >= state.view[0] && item.band.a <= state.view[1]);
   if (row.kind === "fold" && !state.print) return [{key: "f", type: "fold", pool: row.pool, x: 0, t: null,
-    label: `${row.open ? "Fold" : "Show"} ${foldText(row)} of ${row.pool.name}`}];
+    label: `${row.open ? "Fold" : "Show"} ${foldText(row)}${row.pool.name === SPARED ? "" : ` of ${row.pool.name}`}`}];
   return [];
 }
 const inView = item => item.t >= state.view[0] && item.t <= state.view[1];
-const foldText = row => isFiltered() ? plural(row.count, "other node") : plural(row.count, "quiet node");
+const foldText = row => row.pool.name === SPARED ? `${plural(row.count, "team")} lost no node`
+  : isFiltered() ? plural(row.count, "other node") : plural(row.count, "quiet node");
 
 /* Where there are so many that their pins would be one bar, those that stand together are one. */
 const CROWDED = 60;
@@ -153,7 +170,7 @@ function checkClusters() {
 const bandLabel = band => `${band.pool ? `${band.pool}: ` : ""}${band.text}, ${whenOf(band.a, false)} to ${whenOf(band.b, false)}`;
 function nodeLabel(node) {
   const count = state.run.byNode[node.place].length;
-  return `Node ${node.name}, pool ${node.pool}, ${plural(count, "mark")}`;
+  return `Node ${node.name}, pool ${node.pool}, ${node.team ? `team ${node.team}, ` : ""}${plural(count, "mark")}`;
 }
 function marksLabel(node, one) {
   const [first] = one.marks;

@@ -314,3 +314,49 @@ def test_a_crowded_story_is_told_by_pins_that_stand_for_several_lines(
     assert "node-3: says so" in browser.js(DETAILS)
     browser.js("state.run.story = state.run.story.slice(0, 3); renderNow()")
     assert browser.js(pins) == 3
+
+
+def test_teams_have_bands_and_can_be_filtered_by(browser: Chromium, folder: Path) -> None:
+    file = folder / "teams.html"
+    file.write_text(page.render([large_run.run(nodes=60, faults=40, teams=3)]))
+    browser.open(file)
+    assert browser.log == []
+    bands = "rows.filter(row => row.isTeam).map(row => row.group.name)"
+    assert browser.js(bands) == ["team-00", "team-01", "team-02"]
+    assert "team of 20, at most 9 out" in browser.js("document.getElementById('lanes').innerHTML")
+    browser.js(
+        "(() => { const s = document.getElementById('by-team'); s.value = 'team-01';"
+        "s.dispatchEvent(new Event('input')); })()"
+    )
+    browser.settle()
+    assert browser.js(bands) == ["team-01"]
+    shown = "[...new Set(rows.filter(row => row.node).map(row => row.node.team))]"
+    assert browser.js(shown) == ["team-01"]
+    left = browser.js("[...document.querySelectorAll('tr[data-mark]:not([hidden])')].length")
+    assert 0 < left < browser.js("document.querySelectorAll('tr[data-mark]').length")
+    assert browser.js("location.hash") == "#team=team-01"
+    browser.js("choose(rows.find(row => row.node).key, 'n')")
+    browser.settle()
+    assert "· team team-01 ·" in browser.js(DETAILS)
+    assert browser.log == []
+
+
+def test_of_many_teams_those_that_lost_no_node_are_folded(
+    browser: Chromium, folder: Path, week: Path
+) -> None:
+    file = folder / "many-teams.html"
+    file.write_text(page.render([large_run.run(nodes=60, faults=10, teams=20)]))
+    browser.open(file)
+    bands = "rows.filter(row => row.isTeam).length"
+    assert browser.js(bands) == 1
+    fold = "#lanes [data-row='fold: teams']"
+    assert browser.js(f"document.querySelector(\"{fold}\").getAttribute('aria-label')") == (
+        "Show 19 teams lost no node"
+    )
+    browser.click(fold)
+    assert browser.js(bands) == 20
+    browser.open(week)
+    assert browser.js("document.getElementById('by-team').parentElement.hidden")
+    assert browser.js(
+        "getComputedStyle(document.getElementById('by-team').parentElement).display"
+    ) == ("none")

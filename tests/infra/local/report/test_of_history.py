@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from functions.rules import keys
 from infra.local.history import Event
 from infra.local.report import history, model, page, recorder, story
 from tests.support.histories import (
@@ -153,3 +154,45 @@ def test_in_a_run_of_more_than_a_week_a_weekday_does_not_say_the_day(tmp_path: P
     run = run_of(tmp_path, told(60, node("gpu-03", PRESSURE)), told(days, node("gpu-05")))
     assert run.about.endswith("Monday 2 March 08:00 to Tuesday 10 March 09:00.")
     assert ">Mon 2 Mar 08:01:00</time>" in page.render([run])
+
+
+def test_nodes_that_are_kept_for_teams_are_counted_by_team(tmp_path: Path) -> None:
+    def of_team(name: str, team: str, *conditions: Any) -> dict[str, Any]:
+        made = node(name, *conditions)
+        made["spec"]["taints"] = [{"key": keys.TEAM, "value": team, "effect": "NoSchedule"}]
+        return made
+
+    labelled = node("gpu-05", labels={keys.TEAM: "audio"})
+    nodes = [
+        *(of_team(f"gpu-{number:02}", "vision") for number in (1, 2, 3)),
+        of_team("gpu-04", "audio"),
+        labelled,
+        *(node(f"gpu-{number:02}") for number in range(6, 21)),
+    ]
+    run = run_of(tmp_path, told(60, of_team("gpu-02", "vision", DOUBLE_BIT_ERROR)), nodes=nodes)
+    assert [(team.name, team.size, team.budget) for team in run.teams] == [
+        ("audio", 2, None),
+        ("vision", 3, None),
+    ]
+    audio, vision = run.teams
+    assert [out.ours for out in audio.out] == [0]
+    assert [out.ours for out in vision.out] == [0, 1]
+    assert [one.team for one in run.nodes[:6]] == [
+        "vision",
+        "vision",
+        "vision",
+        "audio",
+        "audio",
+        "",
+    ]
+
+
+def test_a_node_that_changes_its_team_counts_where_it_was_last(tmp_path: Path) -> None:
+    before, after = (node("gpu-01", labels={keys.TEAM: team}) for team in ("audio", "vision"))
+    run = run_of(tmp_path, told(60, after), nodes=[before])
+    assert [team.name for team in run.teams] == ["vision"]
+
+
+def test_where_no_node_says_a_team_there_are_none(tmp_path: Path) -> None:
+    run = run_of(tmp_path, told(60, node("gpu-03", DOUBLE_BIT_ERROR)))
+    assert run.teams == ()
