@@ -59,7 +59,10 @@ const DRAW = {
   band(row) {
     const {group, isTeam} = row, isPool = Boolean(group.name) && !isTeam, run = state.run;
     const out = group.out || [], bottom = row.height - 6, top = 8;
-    const hasBudget = group.budget !== undefined, most = Math.max(hasBudget ? group.budget : 0, ...out.map(one => one.ours + (one.others || 0)), 1);
+    const hasBudget = group.budget !== undefined;
+    /* Teams have no budget to be measured by: their bands are drawn to one scale. */
+    const counted = isTeam ? run.teams.flatMap(team => team.out || []) : out;
+    const most = Math.max(hasBudget ? group.budget : 0, ...counted.map(one => one.ours + (one.others || 0)), 1);
     const yOf = count => bottom - count / most * (bottom - top);
     const area = (of, from) => {
       let d = "";

@@ -45,6 +45,8 @@ function drawAxis() {
     const text = clockOf(t, step < MINUTE), wide = measure(text);
     if (step < DAY && x + 4 >= next && x + wide + 4 < state.width) { parts.push(label(text, x + 4, 26, "soft")); next = x + wide + 12; }
   }
+  /* On paper the axis grows and shrinks with the lanes below it. */
+  if (state.print) byId("axis").setAttribute("viewBox", `0 0 ${state.width} 31`); else byId("axis").removeAttribute("viewBox");
   byId("axis").replaceChildren(label(`${lengthOf(state.view[1] - state.view[0])} shown`, 0, 22, "soft"), ...parts);
 }
 function gridLines(height) {

@@ -52,9 +52,8 @@ function renderPrint(home) {
     const part = rows.slice(begin, Math.max(at, begin + 1)), y = part[0].y, end = part[part.length - 1];
     at = begin + part.length;
     const height = end.y + end.height - y;
-    const sheet = svg("svg", {height, viewBox: `0 0 ${state.width} ${height}`, role: "presentation"},
+    const sheet = svg("svg", {viewBox: `0 0 ${state.width} ${height}`, role: "presentation"},
       svg("g", null, gridLines(height)), part.map(row => svg("g", {transform: `translate(0 ${row.y - y})`}, DRAW[row.kind](row))));
-    sheet.style.height = `${height}px`;
     sheets.push(sheet);
   }
   home.replaceChildren(...sheets);

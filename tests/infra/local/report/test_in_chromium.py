@@ -251,6 +251,24 @@ def test_the_report_can_be_printed(browser: Chromium, week: Path) -> None:
     assert browser.js("rows.filter(row => row.node).every(row => !state.run.quiet[row.node.place])")
 
 
+@pytest.mark.parametrize("width", [900, 1440])
+def test_on_paper_of_any_width_the_axis_stands_above_what_it_measures(
+    browser: Chromium, week: Path, width: int
+) -> None:
+    browser.size(width, 800)
+    browser.open(week)
+    browser.media("print")
+    browser.settle()
+    assert browser.js("state.print")
+    lines = (
+        "(home => [...document.querySelector(home).querySelectorAll('path.day, path.grid')]"
+        ".map(e => Math.round(e.getBoundingClientRect().left)))"
+    )
+    on_axis = browser.js(f"{lines}('#axis')")
+    assert len(on_axis) > 5
+    assert browser.js(f"{lines}('#lanes svg')") == on_axis
+
+
 def test_several_scenarios_are_chosen_from(browser: Chromium, folder: Path, run: model.Run) -> None:
     file = folder / "two.html"
     file.write_text(page.render([run, msgspec.structs.replace(run, name="another")]))
