@@ -3,6 +3,7 @@
 import json
 import threading
 import time
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -326,6 +327,26 @@ def test_a_machine_that_never_registers_is_declined_and_said_so(fleet: Fleet) ->
     assert any("no such machine registered in time" in d.reason for d in outcome.decisions)
     fleet.pass_time(timedelta(minutes=1))
     assert not fleet.resync().decisions
+
+
+def test_nor_is_it_declined_without_a_word_by_an_event_about_another(fleet: Fleet) -> None:
+    fleet.handle(spot("i-0abcdef0123456789"))
+    fleet.pass_time(timedelta(minutes=16))
+    fleet.handle(fleet.sick())
+    outcome = fleet.resync()
+    assert any("no such machine registered in time" in d.reason for d in outcome.decisions)
+
+
+def test_one_that_registers_at_the_last_moment_is_cordoned(fleet: Fleet) -> None:
+    """Without a stamp it is found by the next reading of all nodes, which comes later."""
+    fleet.handle(spot("i-0abcdef0123456789"))
+    for minute in range(1, 20):
+        if minute == 12:
+            fleet.cluster.apply(build_node("n9", provider_id="aws:///us-east-1a/i-0abcdef0123456789"))
+        fleet.pass_time(timedelta(minutes=1))
+        if minute != 15:  # a clock that is somewhat late, as Knative's
+            fleet.resync()
+    assert fleet.cordoned() == ["n9"]
 
 
 def test_two_messages_of_one_code_about_a_machine_are_both_waited_for(fleet: Fleet) -> None:
@@ -870,6 +891,22 @@ def test_past_its_time_a_call_leaves_the_rest_to_the_resync() -> None:
     assert fleet.cordoned() == ["n0"]
 
 
+@pytest.mark.parametrize("marked", [False, True])
+def test_a_reading_that_takes_all_the_time_of_a_call_comes_to_something_all_the_same(
+    marked: bool,
+) -> None:
+    """7,500 nodes from a busy API server: else what no event told would never be acted on."""
+    fleet = Fleet()
+    fleet.resync()
+    fleet.sick()
+    fleet.pass_time(timedelta(minutes=6))
+    if marked:
+        fleet.change("n0", labels=fleet.node()["metadata"]["labels"] | {keys.STATE: "watch"})
+    fleet.cluster.faults.before("list", "/api/v1/nodes", lambda call: fleet.clock.sleep(5))
+    fleet.resync()
+    assert fleet.cordoned() == ["n0"]
+
+
 def test_what_was_said_of_a_node_by_its_name_is_left_to_it_too() -> None:
     fleet = Fleet(seconds=1.0)
     fleet.resync()
@@ -911,10 +948,12 @@ def test_a_decision_can_be_written_as_json(fleet: Fleet) -> None:
         assert json.loads(msgspec.json.encode(decision))["node"] == "n0"
 
 
-def _contend(fleet: Fleet, times: int) -> None:
+def _contend(fleet: Fleet, times: int, go_on: Callable[[], bool] = lambda: True) -> None:
     """Another instance writes a ledger just before each of our next ``times`` writes of one."""
 
     def other(call: Any) -> None:
+        if not go_on():
+            return
         for found in fleet.cluster.all("ConfigMap", NAMESPACE):
             if found["metadata"]["labels"].get(keys.PART) == "ledger":
                 found["metadata"].setdefault("annotations", {})["other"] = str(
@@ -1018,6 +1057,21 @@ def _change_ledgers(fleet: Fleet, **fields: Any) -> None:
         read = active.write_ledger(fleet.context().cluster, NAMESPACE, read, pool, new)
 
 
+def _machine(fleet: Fleet, name: str) -> str:
+    return str(fleet.node(name)["spec"]["providerID"])
+
+
+def _cordon_and_prove_well(fleet: Fleet, name: str) -> None:
+    """Out of service, and to be released by the next resync."""
+    fleet.handle(fleet.update(fleet.condition(name, "KernelDeadlock", "True", "DockerHung")))
+    assert fleet.cordoned() == [name]
+    node = fleet.condition(name, "KernelDeadlock", "False", "KernelHasNoDeadlock")
+    node["status"]["nodeInfo"]["bootID"] = "another"
+    fleet.cluster.apply({"apiVersion": "v1", "kind": "Node"} | node)
+    fleet.resync()
+    fleet.pass_time(timedelta(minutes=16))
+
+
 class TestCounting:
     """What is out of service is read from the nodes only where the ledgers leave no room."""
 
@@ -1041,6 +1095,40 @@ class TestCounting:
         fleet.pass_time(timedelta(minutes=3))
         fleet.handle(fleet.sick("n0"))
         assert fleet.cordoned() == ["n0"]
+
+    def test_nor_does_it_where_failure_domains_are_counted(self, fleet: Fleet) -> None:
+        fleet.policy(
+            "version: 1\nbudget: {pool: 10%, cluster: 10%, domains: [{label: "
+            "topology.kubernetes.io/zone, share: 50%}]}\nbreaker: {share: 100%, day_share: 100%}"
+        )
+        fleet.handle(fleet.sick("n1"))
+        fleet.set_cordon("n1", False)  # and nobody told us
+        fleet.pass_time(timedelta(minutes=3))
+        fleet.handle(fleet.sick("n0"))
+        assert fleet.cordoned() == ["n0"]
+
+    def test_a_release_that_was_never_patched_frees_no_room(self, fleet: Fleet) -> None:
+        _room_for(fleet, 1)
+        _cordon_and_prove_well(fleet, "n1")
+        fleet.cluster.faults.drop("patch", "nodes/n1")
+        with pytest.raises(errors.Unreachable):
+            fleet.resync()
+        fleet.handle(fleet.sick("n0"))
+        assert fleet.cordoned() == ["n1"]
+        fleet.resync()  # it is released now, and its place is free
+        fleet.pass_time(timedelta(minutes=1))
+        fleet.resync()
+        assert fleet.cordoned() == ["n0"]
+
+    def test_a_release_that_was_patched_leaves_the_ledger_at_rest(self, fleet: Fleet) -> None:
+        _cordon_and_prove_well(fleet, "n1")
+        fleet.resync()
+        assert fleet.cordoned() == []
+        fleet.resync()
+        assert not _ledgers(fleet)["gpu"].machines[_machine(fleet, "n1")].cordoned
+        fleet.cluster.seen.clear()
+        fleet.resync()
+        assert fleet.writes() == []
 
     def test_a_machine_that_was_never_patched_asks_anew(self, fleet: Fleet) -> None:
         """Its cordon is in the ledger and its reservation ran out: others have its place."""
@@ -1074,6 +1162,42 @@ class TestCounting:
         _change_ledgers(fleet, machines={}, reservations={}, forgot=True)
         fleet.handle(fleet.sick("n0"))
         assert fleet.cordoned() == ["n1"]
+
+    def test_nor_is_one_whose_machines_were_not_all_remembered_anew(self, fleet: Fleet) -> None:
+        """A reading of all nodes that loses every race writes what it read, and decides nothing."""
+        _room_for(fleet, 1)
+        fleet.handle(fleet.sick("n1"))
+        _change_ledgers(fleet, machines={}, reservations={}, forgot=True)
+        fleet.pass_time(timedelta(minutes=6))
+        ends = fleet.clock.monotonic() + fleet.seconds
+        _contend(fleet, 10_000, lambda: fleet.clock.monotonic() < ends)
+        fleet.resync()
+        assert _ledgers(fleet)["gpu"].rebuilt == fleet.clock.now()
+        fleet.handle(fleet.sick("n0"))
+        assert fleet.cordoned() == ["n1"]
+
+    @pytest.mark.parametrize("lost", ["deleted", "garbled"])
+    def test_where_another_pools_ledger_is_lost_the_cluster_is_not_counted_by_the_others(
+        self, fleet: Fleet, lost: str
+    ) -> None:
+        """Its nodes are out of service all the same."""
+        fleet.policy(
+            "version: 1\nbudget: {pool: 100%, cluster: 10%}\n"
+            "breaker: {share: 100%, day_share: 100%}"
+        )
+        fleet.cluster.apply(build_node("m0", pool="small", now=NOW))
+        fleet.pass_time(timedelta(minutes=6))
+        fleet.resync()
+        fleet.handle(fleet.sick("m0"))
+        assert fleet.node("m0")["spec"]["unschedulable"]
+        fleet.pass_time(timedelta(minutes=3))  # its reservation is over
+        name = active.ledger_name("small")
+        if lost == "deleted":
+            fleet.cluster.delete("ConfigMap", NAMESPACE, name)
+        else:
+            fleet.config_map(name, {"pool": "small", "ledger": "{"}, "ledger")
+        fleet.handle(fleet.sick("n0"))
+        assert fleet.cordoned() == []
 
     def test_until_all_nodes_were_read_again(self, fleet: Fleet) -> None:
         _change_ledgers(fleet, forgot=True)

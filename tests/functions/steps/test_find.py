@@ -163,3 +163,15 @@ class TestByMachine:
         found = find.find(cluster, said, full=False)
         assert list(found.nodes) == ["stamped"]
         assert cluster.requests == {"list nodes": 3}
+
+
+@pytest.mark.parametrize("first", [0, 1])
+def test_what_is_said_of_another_machine_of_that_id_keeps_nobodys_word_from_its_node(
+    first: int,
+) -> None:
+    """Both came at once: a provider ID that is not the node's, and the machine's own ID."""
+    cluster = _cluster(("n0", "aws:///z/i-0", {}))
+    wrong, right = _notice(provider_id="aws:///elsewhere/i-0"), _notice(instance_id="i-0")
+    found = find.find(cluster, [wrong, right] if first == 0 else [right, wrong])
+    assert found.notices == {"n0": [right]}
+    assert found.unknown == [wrong]
