@@ -34,7 +34,7 @@ from functions.rules import cordoning, keys
 from functions.rules.budget import Place
 from functions.rules.cordoning import NodeFacts
 from functions.rules.decision import Action, Decision
-from functions.rules.ledger import Ledger
+from functions.rules.ledger import Ledger, Pending
 from functions.rules.rebuild import Census, rebuild
 from functions.steps import active, find, mark, shares
 from functions.steps.active import CLUSTER
@@ -60,8 +60,12 @@ fleet of 7,500 nodes within some hours."""
 STAMPING_SECONDS = 1.0
 """What a full read has for that in any case: nobody waits for its answer, and one that is busy with
 incidents each time must not put it off for ever."""
+RESYNC_SECONDS = 1.0
+"""What a resync has in any case to act on what it read. Thousands of nodes may take longer to read
+than a call may last, and what no event told would never be acted on."""
 _LEAST_SECONDS = 0.5
-"""Left for a call whose turn came late: enough to write down what it did not come to."""
+"""The same for an event whose turn came late, or whose machine had to be looked for: enough to
+write down what it did not come to."""
 _NEVER = datetime.min.replace(tzinfo=UTC)
 
 decide = cordoning.decide
@@ -115,7 +119,7 @@ def hear(notices: Sequence[Notice], context: Context) -> Outcome:
 def _hear(
     asked: Sequence[tuple[Notice, ...]], turn: Turn, waited: float, context: Context
 ) -> list[Outcome]:
-    crew = _crew(context, turn, waited)
+    crew = _crew(context, turn, waited=waited)
     found = find.find(
         context.cluster,
         [notice for part in asked for notice in part],
@@ -158,11 +162,12 @@ def _hear(
 
 def resync(context: Context) -> Outcome:
     """Read the world and do what is due, whatever events were lost."""
-    crew = _crew(context, context.together.turn())
+    crew = _crew(context, context.together.turn(), RESYNC_SECONDS)
     policy, pools = crew.active.policy, crew.active.pools
     full = _full_read_is_due(crew)
     waiting = _Waiting(crew)
     searched = False
+    waiting.read_all = full
     census = Census()
     out: list[Place] = []
     work: dict[str, tuple[types.Node, tuple[Notice, ...]]] = {}
@@ -215,6 +220,8 @@ class _Waiting:
         own = crew.active.ledgers.get(CLUSTER, Ledger())
         self._pending, self._searched = own.pending, own.searched or _NEVER
         self.served: set[str] = set()
+        self.read_all = False
+        """All nodes were read in this call, and each was asked `about`."""
 
     def about(self, node: types.Node) -> tuple[Notice, ...]:
         """Those about ``node``, which are then no longer waited for."""
@@ -234,22 +241,24 @@ class _Waiting:
     @property
     def until(self) -> list[datetime]:
         """When those that are still waited for have had their time."""
-        left = (p.until for k, p in self._pending.items() if k not in self.served)
-        return [until for until in left if until > self._now]
+        left = (p for k, p in self._pending.items() if k not in self.served)
+        return [p.until for p in left if not self._is_over(p)]
 
     @property
     def over(self) -> list[Notice]:
         """Those whose machine had its time to register and did not."""
-        return [
-            p.notice
-            for k, p in self._pending.items()
-            if k not in self.served and p.until <= self._now
-        ]
+        left = (p for k, p in self._pending.items() if k not in self.served)
+        return [p.notice for p in left if self._is_over(p)]
+
+    def _is_over(self, waited_for: Pending) -> bool:
+        """Only by a reading of all nodes: a machine that registered at the last moment has no label
+        to find it by."""
+        return self.read_all and waited_for.until <= self._now
 
     def edit(self, ledgers: dict[str, Ledger]) -> dict[str, Ledger]:
         own = ledgers.get(CLUSTER, Ledger())
         left = {
-            k: p for k, p in own.pending.items() if k not in self.served and p.until > self._now
+            k: p for k, p in own.pending.items() if k not in self.served and not self._is_over(p)
         }
         return {**ledgers, CLUSTER: msgspec.structs.replace(own, pending=left)}
 
@@ -258,7 +267,9 @@ def _rebuild(crew: Crew, census: Census) -> Edit:
     def edit(ledgers: dict[str, Ledger]) -> dict[str, Ledger]:
         own = ledgers.get(CLUSTER, Ledger())
         pools = {pool: found for pool, found in ledgers.items() if pool != CLUSTER}
-        fresh = msgspec.structs.replace(own, rebuilt=crew.now, searched=crew.now)
+        fresh = msgspec.structs.replace(
+            own, rebuilt=crew.now, searched=crew.now, size=census.size
+        )
         return {**rebuild(pools, census, crew.now), CLUSTER: fresh}
 
     return edit
@@ -277,14 +288,17 @@ def _search_is_due(crew: Crew) -> bool:
     return crew.now - searched >= SEARCH
 
 
-def _crew(context: Context, turn: Turn, waited: float = 0.0) -> Crew:
+def _crew(
+    context: Context, turn: Turn, acting: float = _LEAST_SECONDS, *, waited: float = 0.0
+) -> Crew:
     return Crew(
         cluster=context.cluster,
         clock=context.clock,
         namespace=context.settings.namespace,
         active=active.read(context.cluster, context.settings.namespace),
         now=context.clock.now(),
-        seconds=max(_LEAST_SECONDS, context.settings.call_seconds - waited),
+        seconds=context.settings.call_seconds - waited,
+        acting_seconds=acting,
         turn=turn,
         parallel=context.settings.parallel,
     )

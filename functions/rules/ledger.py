@@ -42,11 +42,16 @@ class Machine(msgspec.Struct, frozen=True, omit_defaults=True):
     what it says may have never reached the node."""
     uid: str = ""
     """UID of the Node that it was written for."""
+    leaving: bool = False
+    """Our cordon was to come off by the record: until the node is next read it may be on yet."""
 
     @property
     def cordoned(self) -> bool:
-        """Whether it was cordoned, or was to be, when this was written. True where the record
-        cannot be read: who counts what is out of service must not count too little."""
+        """Whether it may be cordoned by what this says: it was, was to be, or was to be released.
+        True where the record cannot be read: who counts what is out of service must not count too
+        little."""
+        if self.leaving:
+            return True
         try:
             return _PEEK.decode(self.record).cordon is not None
         except msgspec.DecodeError:
@@ -78,7 +83,7 @@ class Ledger(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     rebuilt: datetime | None = None
     """When a resync last read all nodes of the pool. None: the ledger may not be acted on."""
     size: int = 0
-    """Nodes of the pool at that time."""
+    """Nodes of the pool at that time; in the cluster's ledger those of all pools."""
     domains: dict[str, int] = {}
     """Nodes by ``label=value`` of each failure domain that the policy counts."""
     others: dict[str, str] = {}
@@ -88,7 +93,8 @@ class Ledger(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     checks: dict[str, breaker.Check] = {}
     machines: dict[str, Machine] = {}
     forgot: bool = False
-    """Some machines were left out for space: those here are not all that were cordoned."""
+    """Some machines were left out, for space or because nobody has decided about them since the
+    ledger was lost: those here are not all that were cordoned."""
     searched: datetime | None = None
     """Cluster's ledger only: when all nodes were last read to find a machine."""
     pending: dict[str, Pending] = {}

@@ -13,7 +13,7 @@ from datetime import datetime, timedelta
 import msgspec
 
 from functions.rules import breaker, incidents
-from functions.rules.cordoning import ACTED
+from functions.rules.cordoning import is_out
 from functions.rules.ledger import Ledger, live
 from functions.rules.node_view import NodeView
 
@@ -29,11 +29,19 @@ class Census:
     """By pool."""
     domains: dict[str, Counter[str]] = field(default_factory=dict)
     others: dict[str, dict[str, str]] = field(default_factory=dict)
+    ours: dict[str, set[str]] = field(default_factory=dict)
+    """By pool, the machines that are out of service for an incident of ours."""
+
+    @property
+    def size(self) -> int:
+        return sum(len(machines) for machines in self.machines.values())
 
     def count(self, view: NodeView, domains: Iterable[str]) -> None:
         self.machines.setdefault(view.pool, set()).add(view.machine)
         self.domains.setdefault(view.pool, Counter()).update(domains)
-        if view.unschedulable and not (view.state in ACTED and _is_readable(view)):
+        if is_out(view) and _is_readable(view):
+            self.ours.setdefault(view.pool, set()).add(view.machine)
+        elif view.unschedulable:
             self.others.setdefault(view.pool, {})[view.machine] = view.name
 
 
@@ -60,6 +68,9 @@ def _pool(known: Ledger, census: Census, now: datetime) -> Ledger:
         check = breaker.clear(check, [m for m in check.accused if m not in present], now)
         if check.accused or check.opened:
             checks[name] = check
+    # Mostly they are all decided about, and so remembered, in the same write. That is seen by the
+    # next reading: this one may come to writing what it read, and to nothing more.
+    cordoned = {machine for machine, entry in known.machines.items() if entry.cordoned}
     return msgspec.structs.replace(
         known,
         rebuilt=now,
@@ -67,7 +78,7 @@ def _pool(known: Ledger, census: Census, now: datetime) -> Ledger:
         domains=dict(census.domains.get(known.pool, ())),
         others=census.others.get(known.pool, {}),
         reservations=live(known, now),
-        forgot=False,  # all marked nodes are remembered in the same write
+        forgot=not census.ours.get(known.pool, set()) <= cordoned,
         checks=checks,
         machines={
             machine: entry

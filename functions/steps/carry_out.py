@@ -70,6 +70,8 @@ class Crew:
     now: datetime
     seconds: float
     """How long the call may take."""
+    acting_seconds: float
+    """What it has in any case to act on what it read, however long that took."""
     turn: Turn
     """One call of a process at a time takes places in the ledgers. A call that holds it leaves it
     as soon as they are written, so that the next one reserves while we patch."""
@@ -91,6 +93,9 @@ class Crew:
     ) -> Done:
         """Decide about ``work`` and do it. ``edits`` are made to the ledgers first; ``out`` are
         the places of the nodes out of service, if the caller has just read them."""
+        # To read thousands of nodes may have taken all the time there was, and the next reading
+        # will take as long.
+        self._ends = max(self._ends, self.clock.monotonic() + self.acting_seconds)
         for attempt in range(TRIES):
             if attempt:
                 self._wait(attempt)
@@ -206,7 +211,7 @@ class Crew:
         if out is None:
             facts = replace(facts, remembered=remembered_out(pools))
         plan = cordoning.decide(facts, policy, self.now)
-        if out is None and _must_be_counted(plan, pools, policy):
+        if out is None and _must_be_counted(plan, facts, policy):
             views = (mark.view(node, policy) for node in self.cluster.list_nodes(MARKED))
             out = [place(view, policy) for view in views if cordoning.is_out(view)]
             plan = cordoning.decide(replace(facts, out=tuple(out), remembered=()), policy, self.now)
@@ -308,14 +313,18 @@ def remembered_out(pools: Mapping[str, Ledger]) -> tuple[budget.Place, ...]:
     )
 
 
-def _must_be_counted(plan: Plan, pools: Mapping[str, Ledger], policy: Policy) -> bool:
+def _must_be_counted(plan: Plan, facts: Facts, policy: Policy) -> bool:
     """Whether what is out of service has to be read from the nodes. Not where even everything
     that the ledgers remember leaves room: half of a fleet accused at once would else have all
     marked nodes read for each of them."""
-    if policy.budget.domains or any(found.forgot for found in pools.values()):
-        # They say nothing of failure domains, or not of all machines.
+    if any("budget" in v.record.held for v in plan.verdicts):
+        return True  # they may remember too much: nodes that are gone, or given back by others
+    known = facts.ledgers.values()
+    all_there = facts.cluster and facts.cluster.size == sum(found.size for found in known)
+    if policy.budget.domains or not all_there or any(found.forgot for found in known):
+        # They say nothing of failure domains, or not of all machines or pools.
         return any(v.unschedulable for v in plan.verdicts)
-    return any("budget" in v.record.held for v in plan.verdicts)
+    return False
 
 
 def place(view: NodeView, policy: Policy) -> budget.Place:

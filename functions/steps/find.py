@@ -199,10 +199,11 @@ def _find_machines(cluster: Cluster, notices: list[Notice], found: Found, *, ful
 
 
 def _take(node: types.Node, wanted: dict[str, list[Notice]], found: Found) -> None:
-    machine = instance_id(node.provider_id)
-    for notice in wanted.get(machine, ()):
-        said = notice.identity.provider_id
-        if said and said != node.provider_id:
-            return
-        found.add(node, notice)
-    wanted.pop(machine, None)
+    others = []
+    for notice in wanted.pop(machine := instance_id(node.provider_id), ()):
+        if notice.identity.provider_id in ("", node.provider_id):
+            found.add(node, notice)
+        else:
+            others.append(notice)
+    if others:
+        wanted[machine] = others

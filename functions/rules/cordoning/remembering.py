@@ -7,7 +7,7 @@ import msgspec
 
 from events.notice import Severity
 from functions.rules import incidents
-from functions.rules.cordoning.facts import Verdict
+from functions.rules.cordoning.facts import Verdict, is_out
 from functions.rules.incidents import State
 from functions.rules.ledger import Ledger, Machine
 
@@ -28,8 +28,9 @@ def keep_machines(verdicts: Iterable[Verdict], ledgers: dict[str, Ledger], now: 
             known = machines.get(view.machine)
             if pool == view.pool and outlives:
                 text = incidents.encode(record)
-                if known is None or known.record != text:
-                    machines[view.machine] = Machine(view.name, now, text, view.uid)
+                leaving = is_out(view) and record.cordon is None
+                if known is None or (known.record, known.leaving) != (text, leaving):
+                    machines[view.machine] = Machine(view.name, now, text, view.uid, leaving)
             elif known is not None and (not outlives or view.pool in kept):
                 # Over; or the node is of another pool now, and remembered there.
                 del machines[view.machine]

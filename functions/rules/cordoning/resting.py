@@ -49,4 +49,7 @@ def _is_remembered(record: Record, facts: NodeFacts, ledgers: Mapping[str, Ledge
     }
     if not record.releases:
         return not known
-    return known.keys() == {view.pool} and known[view.pool].record == view.incidents
+    if known.keys() != {view.pool}:
+        return False
+    mine = known[view.pool]
+    return mine.record == view.incidents and not mine.leaving

@@ -25,7 +25,9 @@ def given_back() -> tuple[NodeView, Ledger]:
     back = run(after(only(claimed)), at=NOW + minutes(30), pool=pool)
     assert only(back).state == "released"
     assert back.ledgers["gpu"].machines
-    return after(only(back)), back.ledgers["gpu"]
+    # Read once more: our cordon is off, and no longer about to come off.
+    seen = run(after(only(back)), at=NOW + minutes(31), pool=back.ledgers["gpu"])
+    return after(only(seen)), seen.ledgers["gpu"]
 
 
 def flapped() -> tuple[NodeView, Ledger]:
@@ -118,6 +120,8 @@ def test_a_node_does_not_rest_when_the_ledgers_know_less_or_more_or_else_of_its_
     other = msgspec.structs.replace(known, record='{"v":1}')
     assert not rests(view, remembering({}))
     assert not rests(view, remembering({view.machine: other}))
+    leaving = msgspec.structs.replace(known, leaving=True)
+    assert not rests(view, remembering({view.machine: leaving}))
     watched, _ = flapped()
     assert not rests(watched, remembering({watched.machine: known}))
     ledgers = {"gpu": remembering({}), "other": rebuilt(pool="other", machines=pool.machines)}
