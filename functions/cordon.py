@@ -118,7 +118,7 @@ def hear(notices: Sequence[Notice], context: Context) -> Outcome:
 
 def _hear(
     asked: Sequence[tuple[Notice, ...]], turn: Turn, waited: float, context: Context
-) -> list[Outcome]:
+) -> list[Outcome | errors.KubernetesError]:
     crew = _crew(context, turn, waited=waited)
     found = find.find(
         context.cluster,
@@ -127,10 +127,6 @@ def _hear(
         parallel=context.settings.parallel,
     )
     crew.done.decisions += (_decline(notice, why) for notice, why in found.foreign)
-    crew.done.decisions += (
-        _decline(notice, "no such machine is known; kept in case it registers yet")
-        for notice in found.unknown
-    )
     waiting = _Waiting(crew)
     work = {
         name: (node, (*found.notices[name], *waiting.about(node)))
@@ -142,22 +138,25 @@ def _hear(
         crew.done.look_again.append(crew.now + REGISTRATION)
     if found.searched:
         edits.append(_searched(crew))
-    whole = _carry_out(crew, work, edits, waiting)
+    whole = _carry_out(crew, work, edits, waiting, unknown=found)
     # Else the next events about new nodes would wait for the resync, since all nodes are not read
     # again so soon: a storm of interruptions hits many nodes that are minutes old.
     _stamp_all(crew, found.unstamped[:STAMPS_A_CALL])
     nobodys = {id(notice) for notice in found.nobodys}
     unknown = [_names(notice for notice in part if id(notice) in nobodys) for part in asked]
-    if len(asked) == 1:
-        return [replace(whole, unknown=unknown[0])]
-    first, *others = shares.of(asked, whole.decisions, found)
-    return [
-        replace(whole, decisions=first, unknown=unknown[0]),
-        *(
-            Outcome(decisions=told, declined="" if told else TOGETHER, unknown=names)
-            for told, names in zip(others, unknown[1:], strict=True)
-        ),
-    ]
+    told = shares.of(asked, whole.decisions, found)
+    results: list[Outcome | errors.KubernetesError] = []
+    answerer = True
+    for part, decisions, names in zip(asked, told, unknown, strict=True):
+        if problem := shares.problem_of(part, crew.done.failed, crew.done.lost, found):
+            results.append(problem)
+        elif answerer:
+            results.append(replace(whole, decisions=decisions, unknown=names))
+            answerer = False
+        else:
+            declined = "" if decisions else TOGETHER
+            results.append(Outcome(decisions=decisions, declined=declined, unknown=names))
+    return results
 
 
 def resync(context: Context) -> Outcome:
@@ -204,9 +203,16 @@ def resync(context: Context) -> Outcome:
         edits.append(_rebuild(crew, census))
     crew.done.look_again += waiting.until
     outcome = _carry_out(crew, work, edits, waiting, out)
+    if full:
+        _stamp_all(crew, unstamped[:STAMPS_A_CALL], STAMPING_SECONDS)
+    for problem in crew.done.failed.values():
+        raise problem  # one says it for all; those that did not fail are done
+    if crew.done.lost or crew.done.unwritten:
+        raise errors.Contended(
+            "what was read is not written: others write the ledgers all the time"
+        )
     if not full:
         return outcome
-    _stamp_all(crew, unstamped[:STAMPS_A_CALL], STAMPING_SECONDS)
     return replace(
         outcome, reads_all_again=crew.now + FULL_READ, requests=dict(context.cluster.requests)
     )
@@ -267,9 +273,7 @@ def _rebuild(crew: Crew, census: Census) -> Edit:
     def edit(ledgers: dict[str, Ledger]) -> dict[str, Ledger]:
         own = ledgers.get(CLUSTER, Ledger())
         pools = {pool: found for pool, found in ledgers.items() if pool != CLUSTER}
-        fresh = msgspec.structs.replace(
-            own, rebuilt=crew.now, searched=crew.now, size=census.size
-        )
+        fresh = msgspec.structs.replace(own, rebuilt=crew.now, searched=crew.now, size=census.size)
         return {**rebuild(pools, census, crew.now), CLUSTER: fresh}
 
     return edit
@@ -317,11 +321,15 @@ def _carry_out(
     edits: Sequence[Edit],
     waiting: _Waiting,
     out: list[Place] | None = None,
+    unknown: find.Found | None = None,
 ) -> Outcome:
     done = crew.run(work, edits=edits, out=out)
     crew.tell()
     crew.keep(done.unfinished, done.unwritten)
-    waiting.served -= {pending_key(notice) for notice in done.unfinished}
+    if unknown:
+        _keep_unknown(crew, unknown)
+    undone = [*done.unfinished, *(n for name in done.failed for n in work[name][1])]
+    waiting.served -= {pending_key(notice) for notice in undone}
     if waiting.served or waiting.over:
         # Only now: a crash before would have lost what was waited for. Left in the ledger by a
         # lost race it is heard once more, which changes nothing.
@@ -338,6 +346,19 @@ def _carry_out(
         look_again=min(done.look_again, default=None),
         requests=dict(crew.cluster.requests),
     )
+
+
+def _keep_unknown(crew: Crew, found: find.Found) -> None:
+    """Say what became of notices about machines that nobody knows."""
+    for notice in found.unknown:
+        if crew.keeps(notice):
+            why = "no such machine is known; kept in case it registers yet"
+        elif found.searched and not crew.done.unwritten:
+            why = "no such machine is known, and too many are waited for already"
+        else:
+            crew.done.lost.append(notice)
+            continue
+        crew.done.decisions.append(_decline(notice, why))
 
 
 def _is_about(key: str, notice: Notice, node: types.Node) -> bool:

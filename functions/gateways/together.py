@@ -11,7 +11,7 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Generic, TypeVar
+from typing import Generic, TypeAlias, TypeVar
 
 from functions.gateways.kubernetes import errors
 
@@ -22,6 +22,7 @@ PATIENCE_SECONDS = 2.0
 
 Ask = TypeVar("Ask")
 Done = TypeVar("Done")
+Results: TypeAlias = Sequence[Done | errors.KubernetesError]
 
 
 class Turn:
@@ -79,15 +80,16 @@ class Together:
     def run(
         self,
         ask: Ask,
-        work: Callable[[Sequence[Ask], Turn, float], Sequence[Done]],
+        work: Callable[[Sequence[Ask], Turn, float], Results[Done]],
         seconds: float,
     ) -> Done:
         """What ``work`` does for ``ask``, which it may be given together with others' asks.
 
         ``work(asks, turn, waited)`` is called while it is our turn, which it should leave as soon
         as it can; ``waited`` are the seconds (in tenths) since the oldest of the asks came. It
-        returns one result for each. Raises what ``work`` raises, and `errors.Contended` when our
-        turn did not come within ``seconds``.
+        returns one result for each: what was done, or what went wrong with that one alone. Raises
+        that, what ``work`` raises, and `errors.Contended` when our turn did not come within
+        ``seconds``.
         """
         mine: _Part[Ask, Done] = _Part(ask)
         with self._guard:
@@ -104,8 +106,10 @@ class Together:
                 if not mine.over.wait(seconds + PATIENCE_SECONDS):
                     raise errors.Contended("the call that took this one along does not end")
             if mine.alone:
-                turn.take(seconds)
-                return work([ask], turn, 0.0)[0]
+                if not turn.take(PATIENCE_SECONDS):
+                    raise errors.Contended("no turn at the ledgers to be tried alone")
+                mine.problem = None
+                self._do([mine], work, turn)
         finally:
             turn.leave()
         if mine.problem:
@@ -133,14 +137,17 @@ class Together:
     def _do(
         self,
         batch: Sequence[_Part[Ask, Done]],
-        work: Callable[[Sequence[Ask], Turn, float], Sequence[Done]],
+        work: Callable[[Sequence[Ask], Turn, float], Results[Done]],
         turn: Turn,
     ) -> None:
         waited = round(time.monotonic() - min(part.since for part in batch), 1)
         try:
             done = work([part.ask for part in batch], turn, waited)
             for part, result in zip(batch, done, strict=True):
-                part.done = result
+                if isinstance(result, errors.KubernetesError):
+                    part.problem = result
+                else:
+                    part.done = result
         except errors.KubernetesError as problem:
             for part in batch:
                 part.problem = problem

@@ -57,6 +57,10 @@ class Done:
     unfinished: list[Notice] = field(default_factory=list)
     unwritten: tuple[Edit, ...] = ()
     """Edits that lost every race."""
+    failed: dict[str, errors.KubernetesError] = field(default_factory=dict)
+    """By node: what kept its verdict from being written. The others were."""
+    lost: list[Notice] = field(default_factory=list)
+    """Neither done nor kept: whoever said it must say it again."""
 
 
 @dataclass
@@ -82,6 +86,8 @@ class Crew:
     def __post_init__(self) -> None:
         self._ends = self._over = self.clock.monotonic() + self.seconds
         self._uids: dict[str, str] = {}
+        self._away: errors.KubernetesError | None = None
+        """Once the server does not answer, or asks for patience, it is asked no more."""
 
     @property
     def left(self) -> float:
@@ -121,21 +127,18 @@ class Crew:
 
     def keep(self, notices: Sequence[Notice], edits: Sequence[Edit] = ()) -> None:
         """Write down, for the resync, what this call did not come to; it has a little time of its
-        own for that. Raises `errors.Contended` when it could not: an event must not be answered
-        as done that is neither done nor kept."""
+        own for that. What it could not is `Done.lost`, and `Done.unwritten`: an event must not be
+        answered as done that is neither done nor kept."""
         if not notices and not edits:
             return
         self._ends = self.clock.monotonic() + SAVING_SECONDS
-        left = list(notices)
-        if self.edit([*edits, self.keep_pending(notices)]):
-            kept = self.active.ledgers.get(CLUSTER, Ledger()).pending
-            left = [n for n in notices if pending_key(n) not in kept]
-            if not left:
-                return
-        raise errors.Contended(
-            f"neither done nor kept for later ({len(left)} of {len(notices)} notices): others "
-            "write the ledgers all the time, or too many notices wait already"
-        )
+        written = self.edit([*edits, self.keep_pending(notices)])
+        self.done.lost += [n for n in notices if not (written and self.keeps(n))]
+        self.done.unwritten = () if written else tuple(edits)
+
+    def keeps(self, notice: Notice) -> bool:
+        """Whether it is written down for the resync."""
+        return pending_key(notice) in self.active.ledgers.get(CLUSTER, Ledger()).pending
 
     def edit(self, edits: Sequence[Edit]) -> bool:
         """Make ``edits`` to the ledgers and nothing else; whether it was done in the time left."""
@@ -172,7 +175,8 @@ class Crew:
         tell.tell(self.cluster, self.done.decisions, self._uids, self.now, self.parallel)
 
     def keep_pending(self, notices: Iterable[Notice]) -> Edit:
-        """The edit that keeps notices for machines that may register yet."""
+        """The edit that keeps notices for machines that may register yet. Where there is no room,
+        those make it that waited longest since all nodes were read for them."""
         fresh = {pending_key(n): Pending(n, self.now + REGISTRATION) for n in notices}
         fresh.pop("", None)
 
@@ -181,9 +185,18 @@ class Crew:
             new = {k: p for k, p in fresh.items() if k not in own.pending}
             if not new:
                 return ledgers
-            room = dict(list(new.items())[: max(0, MOST_PENDING - len(own.pending))])
-            kept = msgspec.structs.replace(own, pending={**own.pending, **room})
-            return {**ledgers, CLUSTER: kept}
+            pending = {**own.pending, **new}
+            looked_for = (
+                k
+                for k, p in own.pending.items()
+                if own.searched and p.until - REGISTRATION <= own.searched
+            )
+            for key in sorted(looked_for, key=lambda k: own.pending[k].until):
+                if len(pending) <= MOST_PENDING:
+                    break
+                del pending[key]
+            pending = dict(list(pending.items())[:MOST_PENDING])
+            return {**ledgers, CLUSTER: msgspec.structs.replace(own, pending=pending)}
 
         return edit
 
@@ -253,7 +266,9 @@ class Crew:
         else:
             outcomes = [self._patch_one(verdict) for verdict in to_write]
         for verdict, outcome in zip(to_write, outcomes, strict=True):
-            if outcome == "lost":
+            if isinstance(outcome, errors.KubernetesError):
+                self.done.failed[verdict.view.name] = outcome
+            elif outcome == "lost":
                 lost.append(verdict.view.name)
             elif outcome == "late":
                 self.done.unfinished += work[verdict.view.name][1]
@@ -261,7 +276,9 @@ class Crew:
                 self._note(verdict)
         return lost
 
-    def _patch_one(self, verdict: Verdict) -> str:
+    def _patch_one(self, verdict: Verdict) -> str | errors.KubernetesError:
+        if self._away:
+            return self._away
         if self.clock.monotonic() > self._ends:
             # A reservation must not run out before its patch lands, and others wait behind us.
             return "late"
@@ -271,7 +288,14 @@ class Crew:
             return "lost"
         except errors.NotFound:
             return "gone"
+        except errors.KubernetesError as problem:
+            return self._failed(problem)
         return "written"
+
+    def _failed(self, problem: errors.KubernetesError) -> errors.KubernetesError:
+        if isinstance(problem, (errors.Unreachable, errors.TooManyRequests)):
+            self._away = problem
+        return problem
 
     def _note(self, verdict: Verdict) -> None:
         self.done.decisions += verdict.decisions
@@ -290,6 +314,9 @@ class Crew:
             try:
                 node = self.cluster.get_node(name)
             except errors.NotFound:
+                continue
+            except errors.KubernetesError as problem:
+                self.done.failed[name] = self._failed(problem)
                 continue
             if node.metadata.uid == before.metadata.uid or (
                 node.provider_id and node.provider_id == before.provider_id

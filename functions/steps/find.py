@@ -162,10 +162,11 @@ def another(node: types.Node, said: Identity) -> str:
 def _find_reserved(cluster: Cluster, notice: Notice, found: Found) -> None:
     """All nodes that run in a capacity reservation."""
     reservation = notice.identity.capacity_reservation
+    fits = _LABEL_VALUE.fullmatch(reservation)  # else the server refuses to read the selector
     nodes = {
         node.name: node
         for label in RESERVATION
-        for node in cluster.list_nodes(f"{label}={reservation}")
+        for node in (cluster.list_nodes(f"{label}={reservation}") if fits else ())
     }
     for node in nodes.values():
         found.add(node, notice)

@@ -1,8 +1,9 @@
 """What each of several events that were worked on together is told of what came of it."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from events.notice import Notice
+from functions.gateways.kubernetes import errors
 from functions.rules.decision import Decision
 from functions.steps.find import Found
 
@@ -20,6 +21,27 @@ def of(
     for decision in decisions:
         told[owner.get(decision.node, 0)].append(decision)
     return [tuple(one) for one in told]
+
+
+def problem_of(
+    notices: Sequence[Notice],
+    failed: Mapping[str, errors.KubernetesError],
+    lost: Iterable[Notice],
+    found: Found,
+) -> errors.KubernetesError | None:
+    """What went wrong with ``notices``, of those that were asked for together: their node, by name
+    in ``failed``, could not be written, or they are among those ``lost``."""
+    mine = {id(notice) for notice in notices}
+    for name, problem in failed.items():
+        if any(id(notice) in mine for notice in found.notices.get(name, ())):
+            return problem
+    left = sum(id(notice) in mine for notice in lost)
+    if not left:
+        return None
+    return errors.Contended(
+        f"neither done nor kept for later ({left} of {len(notices)} notices): others write the "
+        "ledgers all the time, or too many notices wait already"
+    )
 
 
 def _names(notices: Sequence[Notice], found: Found) -> set[str]:

@@ -4,7 +4,7 @@ import json
 import threading
 import time
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -371,6 +371,35 @@ def test_a_stamped_node_is_found_without_reading_all_of_them(fleet: Fleet) -> No
     assert fleet.cordoned() == ["n0"]
     lists = [one for one in fleet.cluster.requests("list") if one.path == "/api/v1/nodes"]
     assert len(lists) == 1  # by stamp; the ledgers know that there is room
+
+
+def test_machines_that_all_nodes_were_read_for_make_room_for_others(
+    fleet: Fleet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An account's spot storm must not keep the word about our own new machine from being kept."""
+    monkeypatch.setattr("functions.steps.carry_out.MOST_PENDING", 3)
+    for number in range(3):
+        fleet.handle(spot(f"i-{number:017x}"))
+    fleet.pass_time(timedelta(minutes=1))
+    fleet.resync()
+    outcome = fleet.handle(spot("i-0abcdef0123456789"))
+    assert "kept in case it registers" in outcome.decisions[0].reason
+    kept = _ledgers(fleet)[""].pending
+    assert {key.partition("/")[0] for key in kept} == {
+        f"i-{1:017x}",
+        f"i-{2:017x}",
+        "i-0abcdef0123456789",
+    }
+
+
+def test_of_more_machines_than_can_be_waited_for_it_is_not_said_that_they_are(
+    fleet: Fleet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("functions.steps.carry_out.MOST_PENDING", 2)
+    fleet.pass_time(timedelta(minutes=1))
+    outcome = fleet.handle(retirement([{"entityValue": f"i-{n:017x}"} for n in range(3)]))
+    said = [d.reason.partition("; ")[0].partition(", and ")[2] for d in outcome.decisions]
+    assert said == ["", "", "too many are waited for already"]
 
 
 class TestUnknownMachines:
@@ -1303,6 +1332,46 @@ class TestStorm:
         for number, outcome in enumerate(outcomes):
             about = {decision.node for decision in outcome.decisions}
             assert about == {f"n{number}"}
+
+    def _together(self, fleet: Fleet, events: list[CloudEvent]) -> list[Future[Outcome]]:
+        """One after another while another call has its turn, so that the first does all of them."""
+        turn = fleet.together.turn()
+        assert turn.take(1)
+        with ThreadPoolExecutor(len(events)) as pool:
+            calls = []
+            for event in events:
+                calls.append(pool.submit(fleet.handle, event))
+                self._wait_for_calls(fleet, len(calls))
+            turn.leave()
+        return calls
+
+    @pytest.mark.parametrize("status", [403, 500])
+    def test_a_node_that_refuses_its_patch_is_the_trouble_of_its_own_event_alone(
+        self, fleet: Fleet, status: int
+    ) -> None:
+        _room_for(fleet, 10)
+        events = [fleet.sick(f"n{n}") for n in range(4)]
+        fleet.cluster.faults.fail("patch", "nodes/n1", status, times=9)
+        calls = self._together(fleet, events)
+        assert fleet.cordoned() == ["n0", "n2", "n3"]
+        assert isinstance(calls[1].exception(), errors.ApiError)
+        outcomes = [calls[place].result() for place in (0, 2, 3)]
+        (answer,) = (outcome.answer for outcome in outcomes if outcome.answer)
+        assert {one["node"] for one in answer.data["nodes"]} == {"n0", "n2", "n3"}
+        told = {e["involvedObject"]["name"] for e in fleet.cluster.all("Event", "default")}
+        assert told == {"n0", "n2", "n3"}
+
+    def test_what_can_be_kept_for_nobody_is_the_trouble_of_its_own_event_alone(
+        self, fleet: Fleet, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr("functions.steps.carry_out.MOST_PENDING", 2)
+        fleet.pass_time(timedelta(seconds=1))  # nobody has looked for them yet
+        for number in range(2):
+            fleet.handle(spot(f"i-{number:017x}"))
+        calls = self._together(fleet, [fleet.sick(), spot("i-0abcdef0123456789")])
+        assert calls[0].result().answer
+        assert isinstance(calls[1].exception(), errors.Contended)
+        assert fleet.cordoned() == ["n0"]
 
     def test_a_call_that_waited_for_its_turn_has_so_much_less_time(
         self, monkeypatch: pytest.MonkeyPatch

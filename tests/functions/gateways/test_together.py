@@ -9,6 +9,7 @@ import pytest
 
 from functions.gateways import together as module
 from functions.gateways.kubernetes import errors
+from functions.gateways.kubernetes.errors import KubernetesError
 from functions.gateways.together import Together, Turn
 
 SECONDS = 10.0
@@ -29,7 +30,11 @@ class Work:
         return [ask * 2 for ask in asks]
 
 
-def _at_once(together: Together, work: Work, asks: Sequence[int]) -> list[Future[int]]:
+def _at_once(
+    together: Together,
+    work: Callable[[Sequence[int], Turn, float], Sequence[int | KubernetesError]],
+    asks: Sequence[int],
+) -> list[Future[int]]:
     """Calls that come while another has its turn, and are over when this returns."""
     turn = together.turn()
     assert turn.take(SECONDS)
@@ -82,6 +87,30 @@ def test_what_one_of_them_breaks_the_others_do_alone() -> None:
     calls = _at_once(Together(), work, range(3))
     assert isinstance(calls[1].exception(), ZeroDivisionError)
     assert [calls[0].result(), calls[2].result()] == [0, 4]
+
+
+def test_what_goes_wrong_with_one_of_them_alone_is_told_to_that_one() -> None:
+    def work(asks: Sequence[int], turn: Turn, waited: float) -> list[int | KubernetesError]:
+        return [errors.Contended("neither done nor kept") if ask == 1 else ask for ask in asks]
+
+    calls = _at_once(Together(), work, range(3))
+    assert isinstance(calls[1].exception(), errors.Contended)
+    assert [calls[0].result(), calls[2].result()] == [0, 2]
+
+
+def test_one_that_is_tried_alone_has_waited_all_the_while() -> None:
+    together, heard = Together(), list[float]()
+
+    def work(asks: Sequence[int], turn: Turn, waited: float) -> list[int]:
+        heard.append(waited)
+        if len(asks) > 1:
+            time.sleep(0.2)
+            raise ZeroDivisionError
+        return list(asks)
+
+    for call in _at_once(together, work, range(2)):
+        call.result()
+    assert min(heard[1:]) >= 0.2
 
 
 def test_one_whose_turn_does_not_come_is_not_done_later() -> None:

@@ -75,6 +75,14 @@ def test_a_capacity_reservation_is_all_the_nodes_that_say_they_run_in_it(label: 
     assert [len(told) for told in found.notices.values()] == [1, 1]
 
 
+def test_a_capacity_reservation_that_no_label_can_name_spoils_no_others() -> None:
+    cluster = _cluster(("n0", "aws:///z/i-0", {find.RESERVATION[0]: "cr-1"}))
+    told = [_notice(capacity_reservation=name) for name in ("cr-1", "a (b")]
+    found = find.find(cluster, told)
+    assert found.notices == {"n0": told[:1]}
+    assert [notice for notice, _ in found.foreign] == told[1:]
+
+
 def test_a_capacity_reservation_that_no_node_names_is_said_so() -> None:
     found = find.find(_cluster(("n0", "aws:///z/i-0", {})), [_notice(capacity_reservation="cr-1")])
     ((_, why),) = found.foreign
