@@ -44,6 +44,8 @@ class Held:
     body: str = ""
     """Kept where it may have to be forwarded."""
     forwarded: bool = False
+    receives: int = 1
+    """How often it was received, by SQS' count."""
     size: int = 0
     hidden_until: float = 0.0
     """By the monotonic clock."""

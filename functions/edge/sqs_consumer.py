@@ -26,7 +26,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
 from functions.edge import log, sqs_reading
-from functions.edge.held import Book, Held
+from functions.edge.held import URGENT, Book, Held
 from functions.edge.sqs_options import REFUSED, Act, Counts, Foreign, Options, Result
 from functions.gateways.aws import errors
 from functions.gateways.aws.queue import Message, Queue, explained
@@ -199,10 +199,21 @@ class Consumer:
                 for held in helds:
                     self._forward(held)
             case Foreign.LEAVE:
-                if helds:
-                    self._hide(helds, self.options.left_seconds)
-                    self.counts.add("left", len(helds))
-                    self.book.drop(helds)
+                for seconds, some in self._by_time_left(helds).items():
+                    self._hide(some, seconds)
+                self.counts.add("left", len(helds))
+                self.book.drop(helds)
+
+    def _by_time_left(self, helds: Sequence[Held]) -> dict[int, list[Held]]:
+        """Those that are left to others, by the seconds for which they stay hidden."""
+        found: dict[int, list[Held]] = {}
+        for held in helds:
+            seconds = self.options.left_seconds
+            if held.rank != URGENT:
+                longer = seconds * 2 ** min(held.receives - 1, 10)
+                seconds = min(longer, self.options.left_most_seconds)
+            found.setdefault(seconds, []).append(held)
+        return found
 
     def _forward(self, held: Held) -> None:
         if held.forwarded or self._forward_to is None:

@@ -55,6 +55,9 @@ class Options:
     """For how long a message is hidden from others, each time; extended from half of it on."""
     left_seconds: int = 20
     """How long a message of others stays hidden when it is left."""
+    left_most_seconds: int = 600
+    """What is not urgent stays hidden twice as long each time, up to this: it may be about a node
+    of ours that is not known yet, and every reception brings it nearer to the dead letters."""
     foreign: Foreign = Foreign.LEAVE
     grace_seconds: float = 20.0
     """What is in work when the end is asked for has this long."""

@@ -48,6 +48,7 @@ def read(message: Message, *, keep_body: bool = False) -> Held:
         refused=bool(trouble),
         body=message.body if keep_body else "",
         forwarded=message.forwarded,
+        receives=message.receives,
         size=len(body),
     )
 

@@ -18,6 +18,7 @@ import msgspec
 import yaml
 
 from events.notice import Notice, Severity
+from functions.rules import windows
 
 
 class PolicyError(ValueError):
@@ -115,9 +116,25 @@ class WaitRule(_Match, frozen=True, kw_only=True):
     wait: Duration
 
 
+class LeadRule(_Match, frozen=True, kw_only=True):
+    pool: str = "*"
+    cordon_before: Duration
+    drain_before: Duration
+
+
+class WindowRule(_Document, frozen=True, kw_only=True):
+    pool: str = "*"
+    days: list[Literal["mon", "tue", "wed", "thu", "fri", "sat", "sun"]]
+    opens: str
+    closes: str
+    zone: str = "UTC"
+
+
 class Maintenance(_Document, frozen=True):
     cordon_before: Duration
     drain_before: Duration
+    leads: list[LeadRule]
+    windows: list[WindowRule]
 
 
 class DomainBudget(_Document, frozen=True):
@@ -250,6 +267,18 @@ class Policy(_Document, frozen=True):
             if rule.matches(source, check, reason, cause):
                 return rule.wait
         return timedelta(0)
+
+    def lead_of(
+        self, source: str, check: str, reason: str, cause: str, pool: str
+    ) -> tuple[timedelta, timedelta]:
+        """How long before such a maintenance a node of ``pool`` is cordoned, and drained."""
+        for rule in self.maintenance.leads:
+            if rule.matches(source, check, reason, cause) and fnmatch.fnmatchcase(pool, rule.pool):
+                return rule.cordon_before, rule.drain_before
+        return self.maintenance.cordon_before, self.maintenance.drain_before
+
+    def windows_of(self, pool: str) -> list[WindowRule]:
+        return [w for w in self.maintenance.windows if fnmatch.fnmatchcase(pool, w.pool)]
 
     def shadows(self, source: str, check: str, reason: str, cause: str, pool: str) -> bool:
         """Whether this policy only watches what it would do about that check in that pool."""
@@ -388,13 +417,7 @@ def _put_back(
 
 def _check(policy: Policy) -> Policy:
     """What types cannot say."""
-    maintenance = policy.maintenance
-    if maintenance.drain_before > maintenance.cordon_before:
-        raise PolicyError(
-            "maintenance.drain_before",
-            f"{maintenance.drain_before} is before the cordon ({maintenance.cordon_before}): a "
-            "node is cordoned first; set cordon_before at least as long",
-        )
+    _check_maintenance(policy.maintenance)
     for path, number in (
         ("drain.evictions_per_second", policy.drain.evictions_per_second),
         ("drain.parallel", policy.drain.parallel),
@@ -429,6 +452,33 @@ def _check(policy: Policy) -> Policy:
     if not policy.pools:
         raise PolicyError("pools", "empty: name at least one node label")
     return policy
+
+
+def _check_maintenance(maintenance: Maintenance) -> None:
+    leads: list[tuple[str, Maintenance | LeadRule]] = [("maintenance.", maintenance)]
+    leads += [(f"maintenance.leads[{n}].", lead) for n, lead in enumerate(maintenance.leads)]
+    for path, lead in leads:
+        if lead.drain_before > lead.cordon_before:
+            raise PolicyError(
+                f"{path}drain_before",
+                f"{lead.drain_before} is before the cordon ({lead.cordon_before}): a "
+                "node is cordoned first; set cordon_before at least as long",
+            )
+    for number, window in enumerate(maintenance.windows):
+        where = f"maintenance.windows[{number}]"
+        if not window.days:
+            raise PolicyError(f"{where}.days", "empty: name at least one of mon, tue, ... sun")
+        for field, text in (("opens", window.opens), ("closes", window.closes)):
+            try:
+                windows.clock_time(text)
+            except ValueError as problem:
+                raise PolicyError(f"{where}.{field}", f"{text!r}: write it as 22:00") from problem
+        try:
+            windows.zone(window.zone)
+        except (LookupError, ValueError) as problem:
+            raise PolicyError(
+                f"{where}.zone", f"{window.zone!r} is no time zone here; write Europe/Berlin or UTC"
+            ) from problem
 
 
 @functools.cache

@@ -185,6 +185,10 @@ def _find_machines(cluster: Cluster, notices: list[Notice], found: Found, *, ful
             found.foreign.append((notice, "the event names neither a node nor a machine"))
     for node in nodes_stamped(cluster, wanted).values():
         _take(node, wanted, found)
+    if any(n.kind is Kind.RECOVERY for left in wanted.values() for n in left):
+        # What it closes is on a marked node, which may have lost the label, or not got it yet.
+        for node in cluster.list_nodes(keys.STATE):
+            _take(node, wanted, found)
     if full and any(n.kind in WORTH_WAITING for left in wanted.values() for n in left):
         # Not stamped yet (new since the last resync), or not ours: one full read settles all.
         found.searched = True

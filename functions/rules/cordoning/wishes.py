@@ -4,6 +4,7 @@ from datetime import datetime, timedelta
 from typing import NamedTuple
 
 from events.notice import Kind, Severity
+from functions.rules import windows
 from functions.rules.incidents import Cordon, Incident
 from functions.rules.node_view import NodeView
 from functions.rules.policy import Policy
@@ -39,8 +40,10 @@ def wish_of(
     if incident.kind in (Kind.INTERRUPTION, Kind.TERMINATION):
         voluntary = False
     elif incident.kind is Kind.MAINTENANCE and incident.deadline:
-        cordon_at = incident.deadline - policy.maintenance.cordon_before
-        drain_at = incident.deadline - policy.maintenance.drain_before
+        cordon_before, drain_before = policy.lead_of(*words, view.pool)
+        latest = incident.deadline - drain_before
+        drain_at = windows.best(policy.windows_of(view.pool), latest, incident.first)
+        cordon_at = drain_at - (cordon_before - drain_before)
         if incident.first - incident.deadline > LONG_PAST:
             severity = Severity.WATCH
         elif now < cordon_at:
@@ -49,7 +52,7 @@ def wish_of(
             due = drain_at if severity is Severity.EVICT else None
             severity = min(severity, Severity.CORDON, key=lambda s: s.rank)
         else:
-            voluntary = False
+            voluntary = now < latest
     else:
         acts_at = incident.first + policy.wait_of(*words)
         taken_back = None if incident.latched else incident.claimed

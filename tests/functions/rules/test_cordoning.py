@@ -449,6 +449,48 @@ class TestMaintenance:
         drained = only(run(after(cordoned), at=self.WINDOW - timedelta(hours=4)))
         assert drained.state == "evict"
 
+    LEADS = """maintenance: {leads: [
+        {check: "*RETIREMENT*", pool: training, cordon_before: 4d, drain_before: 3d},
+        {check: "*RETIREMENT*", pool: gpu, cordon_before: 2h, drain_before: 1h}]}"""
+
+    def test_the_policy_gives_a_kind_in_a_pool_other_times(self) -> None:
+        seen = only(run(node(), self.retirement(), rules=self.LEADS))
+        assert seen.look_again == self.WINDOW - timedelta(hours=2)
+        at = self.WINDOW - timedelta(hours=2)
+        cordoned = only(run(after(seen), at=at, rules=self.LEADS))
+        assert (cordoned.state, cordoned.look_again) == ("cordon", at + timedelta(hours=1))
+        reboot = notice("REBOOT", kind=Kind.MAINTENANCE, deadline=self.WINDOW, **EVICT)
+        assert only(run(node(), reboot, rules=self.LEADS)).look_again == (
+            self.WINDOW - timedelta(hours=24)
+        )
+
+    SATURDAYS = """maintenance: {windows: [
+        {pool: gpu, days: [sat], opens: "20:00", closes: "02:00"}]}"""
+    OPENS = NOW + timedelta(days=12, hours=11)
+
+    def test_it_is_drained_in_the_last_window_of_its_team_and_cordoned_a_day_before(self) -> None:
+        seen = only(run(node(), self.retirement(), rules=self.SATURDAYS))
+        assert seen.look_again == self.OPENS - timedelta(hours=20)
+        cordoned = only(run(after(seen), at=seen.look_again, rules=self.SATURDAYS))
+        assert (cordoned.state, cordoned.look_again) == ("cordon", self.OPENS)
+        drained = only(run(after(cordoned), at=self.OPENS, rules=self.SATURDAYS))
+        assert drained.state == "evict"
+
+    def test_in_a_window_it_asks_for_a_place_in_the_budget_and_at_its_time_for_none(self) -> None:
+        busy = ledger.Reservation("n0", NOW + timedelta(days=30), pool="gpu")
+        full = rebuilt(4, reservations={"m": busy})
+        seen = after(only(run(node(), self.retirement(), pool=full, rules=self.SATURDAYS)))
+        held = only(run(seen, at=self.OPENS, pool=full, rules=self.SATURDAYS))
+        assert held.unschedulable is None
+        at = self.WINDOW - timedelta(hours=4)
+        due = only(run(after(held), at=at, pool=full, rules=self.SATURDAYS))
+        assert (due.unschedulable, due.state) == (True, "evict")
+
+    def test_without_a_window_left_its_deadline_holds(self) -> None:
+        sunday = self.OPENS + timedelta(hours=14)
+        seen = only(run(node(), self.retirement(), at=sunday, rules=self.SATURDAYS))
+        assert (seen.state, seen.look_again) == ("cordon", self.WINDOW - timedelta(hours=4))
+
     def test_one_that_is_first_heard_of_a_day_after_its_time_is_a_leftover(self) -> None:
         late = only(run(node(), self.retirement(), at=self.WINDOW + timedelta(hours=25)))
         assert late.unschedulable is None

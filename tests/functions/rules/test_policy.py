@@ -11,6 +11,9 @@ from events.notice import Severity
 from functions.rules import policy
 from tests.support.facts import notice
 
+_WINDOWS = "version: 1\nmaintenance:\n  windows: "
+_WINDOW = "maintenance.windows[0]."
+
 
 def test_every_default_is_written_out_in_the_file() -> None:
     written = yaml.safe_load(policy.default_text())
@@ -44,6 +47,19 @@ def test_what_a_document_leaves_out_is_as_the_defaults_say() -> None:
         ("version: 1\nseverity:\n- {check: A, severity: kill}", 3, "severity[0].severity"),
         ("version: 1\ndrain:\n  parallel: 0", 3, "drain.parallel"),
         ("version: 1\nmaintenance:\n  drain_before: 25h", 3, "maintenance.drain_before"),
+        (
+            "version: 1\nmaintenance:\n  leads:\n  - {cordon_before: 1h, drain_before: 2h}",
+            4,
+            "maintenance.leads[0].drain_before",
+        ),
+        (_WINDOWS + "[{days: [], opens: '20:00', closes: '06:00'}]", 3, _WINDOW + "days"),
+        (_WINDOWS + "[{days: [sat], opens: '8 pm', closes: '06:00'}]", 3, _WINDOW + "opens"),
+        (_WINDOWS + "[{days: [sat], opens: '20:00', closes: '24:00'}]", 3, _WINDOW + "closes"),
+        (
+            _WINDOWS + "[{days: [sat], opens: '20:00', closes: '06:00', zone: Moon/Crater}]",
+            3,
+            _WINDOW + "zone",
+        ),
         ("version: 1\npools: []", 2, "pools"),
         ("version: 1\nladder: [{rungs: [replace, reboot]}]", 2, "ladder[0].rungs"),
         ("version: 1\nladder: [{rungs: [reboot, reboot]}]", 2, "ladder[0].rungs"),

@@ -3,6 +3,7 @@
 from datetime import UTC, datetime
 from typing import Any
 
+import msgspec
 import pytest
 
 from events.notice import Cause, Identity, Kind, Notice, Severity
@@ -61,6 +62,22 @@ def test_the_same_number_in_two_scale_sets_is_two_machines() -> None:
     cluster = _cluster(("n0", SCALE_SET.format("a", 0), {}), ("n1", SCALE_SET.format("b", 0), {}))
     found = find.find(cluster, [_notice(instance_id="aks-b-vmss_0")])
     assert set(found.nodes) == {"n1"}
+
+
+def test_what_is_over_is_found_on_a_marked_node_that_no_label_names_yet() -> None:
+    over = msgspec.structs.replace(_notice(instance_id="i-1"), kind=Kind.RECOVERY)
+    marked = ("n1", "aws:///z/i-1", {keys.STATE: "evict"})
+    found = find.find(_cluster(("n0", "aws:///z/i-0", {}), marked), [over], full=False)
+    assert set(found.nodes) == {"n1"}
+    assert found.nobodys == []
+
+
+def test_what_is_over_of_a_machine_that_nobody_knows_is_no_reason_to_read_all_nodes() -> None:
+    over = msgspec.structs.replace(_notice(instance_id="i-1"), kind=Kind.RECOVERY)
+    cluster = _cluster(("n0", "aws:///z/i-0", {}))
+    found = find.find(cluster, [over])
+    assert (found.searched, found.nobodys) == (False, [over])
+    assert cluster.requests == {"list nodes": 2}
 
 
 @pytest.mark.parametrize("label", find.RESERVATION)
