@@ -23,7 +23,8 @@ lint: $(VENV)/.dev ## ruff, mypy --strict, import-linter
 	@$(BIN)/lint-imports --no-cache
 
 test-cluster: $(VENV)/.dev ## the tests that need a real kube-apiserver; builds one if it is not cached
-	@$(BIN)/python -m tests.controlplane.build && $(BIN)/python -m pytest -q -m controlplane $(ARGS)
+	@$(BIN)/python -m tests.controlplane.build && $(BIN)/python -m tests.controlplane.karpenter.build
+	@$(BIN)/python -m pytest -q -m controlplane $(ARGS)
 
 bench-edge: $(VENV)/.dev ## what it costs to decline an event
 	@$(BIN)/python -m tests.bench.edge

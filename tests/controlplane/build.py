@@ -130,7 +130,7 @@ def cache_root() -> Path:
 
 
 def _folder(pins: str) -> Path:
-    return cache_root() / f"{pins}-{_go('env', 'GOVERSION', cwd=GOMOD / 'etcd')}"
+    return cache_root() / f"{pins}-{go('env', 'GOVERSION', cwd=GOMOD / 'etcd')}"
 
 
 def _pins_digest() -> str:
@@ -212,7 +212,7 @@ def _find(pattern: str, file: Path) -> str:
 
 def _kwok_stages() -> str:
     """kwok's default stages as one YAML stream, read out of the module's own folder."""
-    module = _go("list", "-mod=readonly", "-m", "-f", "{{.Dir}}", "sigs.k8s.io/kwok",
+    module = go("list", "-mod=readonly", "-m", "-f", "{{.Dir}}", "sigs.k8s.io/kwok",
                  cwd=GOMOD / "kwok")  # fmt: skip
     files = [
         file
@@ -225,7 +225,7 @@ def _kwok_stages() -> str:
     return "---\n".join(file.read_text().rstrip() + "\n" for file in files)
 
 
-def _go(*arguments: str, cwd: Path) -> str:
+def go(*arguments: str, cwd: Path) -> str:
     try:
         done = subprocess.run(
             ["go", *arguments],

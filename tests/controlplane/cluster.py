@@ -38,12 +38,13 @@ AUDIT_POLICY = Path(__file__).with_name("audit-policy.yaml")
 AUDIT_BARRIER = "/version?audit-barrier="
 
 # Identity: (user name, group). The API server's built-in roles know the two system: names.
-# kwok may do everything, since it stands for machines: only its name matters, in the audit log.
+# kwok and Karpenter may do everything: only their names matter, in the audit log.
 IDENTITIES = {
     "admin": ("admin", "system:masters"),
     "kube-controller-manager": ("system:kube-controller-manager", ""),
     "kube-scheduler": ("system:kube-scheduler", ""),
     "kwok": ("kwok", "system:masters"),
+    "karpenter": ("karpenter", "system:masters"),
     "groundcrew": ("groundcrew", ""),
 }
 

@@ -7,7 +7,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -43,7 +43,12 @@ class Process:
     """A program, its log file, and the check that says that it is healthy."""
 
     def __init__(
-        self, command: Sequence[str], *, folder: Path, healthy: Callable[[], bool]
+        self,
+        command: Sequence[str],
+        *,
+        folder: Path,
+        healthy: Callable[[], bool],
+        environment: Mapping[str, str] | None = None,
     ) -> None:
         self.program = Path(command[0]).name
         self.log = folder / f"{self.program}.log"
@@ -51,6 +56,7 @@ class Process:
         self._healthy = healthy
         # A home of its own: kwok and others would read the user's configuration.
         self._environment = {"PATH": os.environ.get("PATH", ""), "HOME": str(folder)}
+        self._environment.update(environment or {})
         self._child = _forks.submit(self._fork).result()
 
     def _fork(self) -> subprocess.Popen[bytes]:

@@ -343,9 +343,10 @@ class Cluster(Exchange):
         resource = path.rpartition("/")[2]
         return self._write("create", resource, path, body, dict[str, Any], method="POST")
 
-    def delete_object(self, path: str, *, uid: str) -> None:
-        """The object at ``path``, if it still is the one of that UID (else `errors.Conflict`)."""
-        self._delete(path.rsplit("/", 2)[1], path, uid)
+    def delete_object(self, path: str, *, uid: str, resource_version: str = "") -> None:
+        """The object at ``path``, if it still is the one of that UID, and as it was read with
+        ``resource_version`` (else `errors.Conflict`)."""
+        self._delete(path.rsplit("/", 2)[1], path, uid, resource_version)
 
 
 def _controllers(kind: str, namespace: str) -> str:

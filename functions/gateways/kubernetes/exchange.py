@@ -104,8 +104,10 @@ class Exchange:
         """The same server over the same transport, counted anew."""
         return type(self)(self._transport)
 
-    def _delete(self, resource: str, path: str, uid: str) -> None:
-        body = {"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": {"uid": uid}}
+    def _delete(self, resource: str, path: str, uid: str, resource_version: str = "") -> None:
+        unchanged = {"resourceVersion": resource_version} if resource_version else {}
+        preconditions = {"uid": uid, **unchanged}
+        body = {"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": preconditions}
         request = Request(method="DELETE", path=path, body=msgspec.json.encode(body))
         self._exchange("delete", resource, request, changes=True)
 

@@ -84,6 +84,8 @@ class Entry(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     """When it was seen to have booted anew since the clock began, the last few."""
     empty: datetime | None = None
     """Since when no workload was left on it, without a break."""
+    drained_from: datetime | None = None
+    """When its drain began: from then on its work calls for another machine."""
     tried: tuple[str, ...] = ()
     """Rungs that are behind it since the clock began."""
     would: tuple[str, ...] = ()
@@ -101,6 +103,8 @@ class Entry(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     gpus: tuple[str, ...] = ()
     """UUIDs, where something says them."""
     host: str = ""
+    owner: str = ""
+    """Who makes its machines, where its Node shows that: ``karpenter``, ``cluster-api``."""
     account: str = ""
     """Whose machine it was when the cloud was last asked; empty: it never answered."""
     intent: Intent | None = None

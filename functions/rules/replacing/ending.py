@@ -27,7 +27,7 @@ from functions.rules.replacing.facts import (
     Step,
     Verdict,
 )
-from functions.rules.replacing.lost import CLOUDS
+from functions.rules.replacing.lost import CLOUDS, ON_DEMAND
 from functions.rules.replacing.risk import warned
 from functions.rules.replacing.words import say
 
@@ -41,7 +41,10 @@ take between writing it and asking."""
 GIVEN_UP = timedelta(days=7)
 """After that long no replacement is waited for any more."""
 SLOW = timedelta(minutes=30)
-"""A machine that is asked to end and runs on for so long is asked once more."""
+"""A machine that is asked to end and runs on for so long is asked once more; one that is ending for
+so long is told of."""
+SLOW_TOLD = ("ending",)
+"""What holds such a machine."""
 MOST_ASKED = {"event": 2}
 """How often a way is asked that takes it and does nothing; who owns the machines hears each."""
 MOST_ASKED_ELSE = 10
@@ -64,7 +67,8 @@ def _ending(one: MachineFacts, entry: Entry, facts: Facts, policy: Policy, now: 
     if intent.asked is None and now < intent.at + TAKE_OVER and not intent.said:
         return Step(facts=one, entry=entry, rung="replace", look_again=intent.at + TAKE_OVER)
     if risk := warned(one, entry, policy, now, (_unconfirmed(intent, closer),)):
-        return risk
+        # What it waits for is known to who is asked.
+        return risk if closer else Step(facts=one, entry=entry, act=Act.LOOK_CLOSER)
     if intent.again and now < intent.again:
         return Step(facts=one, entry=entry, rung="replace", look_again=intent.again)
     if closer is None:
@@ -86,6 +90,8 @@ def _ending(one: MachineFacts, entry: Entry, facts: Facts, policy: Policy, now: 
             intent, asked=intent.asked or now, taken=intent.taken or now
         )
         kept = msgspec.structs.replace(entry, intent=taken)
+        if now - (taken.taken or now) >= SLOW and entry.holding != SLOW_TOLD:
+            return _is_slow(one, kept, closer, now)
         return Step(facts=one, entry=kept, rung="replace", look_again=now + TICK)
     if closer.seen in (Seen.UNKNOWN, Seen.STOPPED):
         return Step(facts=one, entry=entry, rung="replace", look_again=now + TICK)
@@ -105,6 +111,20 @@ def _unclaimed(one: MachineFacts, entry: Entry, now: datetime) -> Step:
         blocked_by=("node",),
     )
     return Step(facts=one, entry=lost, decisions=(said,), look_again=now + TICK)
+
+
+def _is_slow(one: MachineFacts, entry: Entry, closer: Closer, now: datetime) -> Step:
+    """It ends and ends: said once, with what whoever ends it waits for."""
+    assert entry.intent is not None
+    kept = msgspec.structs.replace(entry, holding=SLOW_TOLD)
+    since = entry.intent.at.strftime("%Y-%m-%d %H:%MZ")
+    said = say(
+        one,
+        Action.HOLD,
+        f"to end since {since}, and is not gone: {closer.says}",
+        blocked_by=SLOW_TOLD,
+    )
+    return Step(facts=one, entry=kept, rung="replace", decisions=(said,), look_again=now + TICK)
 
 
 def _unconfirmed(intent: Intent, closer: Closer | None) -> Verdict:
@@ -242,9 +262,7 @@ def _ended(one: MachineFacts, entry: Entry, facts: Facts, policy: Policy, now: d
         )
     if now >= late and not entry.missing:
         why = (
-            f"{candidate.node} has joined and {candidate.waits_for}"
-            if candidate
-            else ("no node has joined its pool")
+            f"{candidate.node} has joined and {candidate.waits_for}" if candidate else _none(entry)
         )
         kept = msgspec.structs.replace(entry, missing=True)
         said = say(
@@ -296,10 +314,22 @@ def _came_back(one: MachineFacts, entry: Entry, again: Joined, act: Act, now: da
     )
 
 
+def _none(entry: Entry) -> str:
+    if entry.owner in ON_DEMAND:
+        return (
+            "no node has joined its pool since it was drained. Karpenter starts one where pods "
+            "want one: are any pending, and do the limits of the NodePool let them?"
+        )
+    return "no node has joined its pool"
+
+
 def _replacement(one: MachineFacts, entry: Entry, facts: Facts) -> tuple[Joined | None, bool]:
-    """The node that came for it, and whether it serves: of its pool, made after its end was asked,
-    and nobody else's replacement. Of several the first that serves."""
+    """The node that came for it, and whether it serves: of its pool, made after its end was asked
+    (or its drain began, where the work that leaves it calls for another one), and nobody else's
+    replacement. Of several the first that serves."""
     asked = entry.intent.at if entry.intent else entry.ended
+    if entry.owner in ON_DEMAND and entry.drained_from:
+        asked = entry.drained_from
     taken = {e.replacement for book in facts.books.values() for e in book.machines.values()}
     fits: Sequence[Joined] = sorted(
         (

@@ -94,6 +94,8 @@ class Closer:
     account: str = ""
     protected: str = ""
     """Why the cloud would refuse to end it."""
+    others: str = ""
+    """Who mends or replaces it without us, by the word of who owns it."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -120,6 +122,10 @@ class MachineFacts:
     """Why its capacity may not come back."""
     others: str = ""
     """Who else replaces nodes here."""
+    owner: str = ""
+    """Who makes its machines, where its Node shows that: ``karpenter``, ``cluster-api``."""
+    leaving: str = ""
+    """Who is ending it already, by what its Node shows."""
     gpus: tuple[str, ...] = ()
     closer: Closer | None = None
 

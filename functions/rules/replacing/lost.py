@@ -13,6 +13,9 @@ from functions.rules.replacing.words import say
 TICK = timedelta(minutes=1)
 OBJECTS = ("karpenter", "cluster-api")
 """Ways by an object of its own: that there is none says something where there was one."""
+ON_DEMAND = ("karpenter",)
+"""Owners that start a machine when pods want one, so when the sick one is emptied: before its end,
+or never."""
 CLOUDS = ("ec2", "autoscaling", *OBJECTS)
 """Ways that know whether a machine is there without its Node."""
 LOOK_FOR_LOST = timedelta(minutes=10)
@@ -37,13 +40,15 @@ def decide(one: MachineFacts, entry: Entry, policy: Policy, now: datetime) -> St
         lost = entry.close("lost: no Node stands for it, and nobody said that it ended", now)
         said = say(one, Action.GONE, f"{lost.outcome}: it is waited for no longer")
         return Step(facts=one, entry=lost, decisions=(said,))
-    due = since % LOOK_FOR_LOST < TICK and closer is None
+    # What it says stands in the cluster, and follows its Node within seconds.
+    pace = TICK if entry.owner in ON_DEMAND else LOOK_FOR_LOST
+    due = since % pace < TICK and closer is None
     return Step(
         facts=one,
         entry=entry,
         act=Act.LOOK_AT_CLOUD if due else Act.NONE,
         guards=(verdict,),
-        look_again=now + LOOK_FOR_LOST - since % LOOK_FOR_LOST,
+        look_again=now + pace - since % pace,
     )
 
 
@@ -52,7 +57,8 @@ def _is_gone(closer: Closer, entry: Entry) -> bool:
     machine an hour after its end; who never knew it is another account."""
     known = bool(closer.account) and closer.account == entry.account
     if closer.way in OBJECTS:
-        return closer.seen is Seen.ENDING or (closer.seen is Seen.GONE and known)
+        showed = known or closer.way == entry.owner
+        return closer.seen is Seen.ENDING or (closer.seen is Seen.GONE and showed)
     if closer.way not in CLOUDS:
         return False
     return closer.seen in (Seen.ENDING, Seen.GONE) or (closer.seen is Seen.UNKNOWN and known)

@@ -1,6 +1,7 @@
 """What becomes of one machine: its clock, what was seen of it, and whose turn it is to decide."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import datetime, timedelta
 
 import msgspec
@@ -13,11 +14,14 @@ from functions.rules.policy import Policy
 from functions.rules.replacing import clock, guards, lost, under_way
 from functions.rules.replacing.book import Entry, Phase
 from functions.rules.replacing.facts import Facts, Guard, MachineFacts, Seen, Step, Verdict
+from functions.rules.replacing.lost import ON_DEMAND
 from functions.rules.replacing.risk import is_due, warned
 from functions.rules.replacing.rungs import LOOK_AT_HELD, next_rung
 from functions.rules.replacing.words import say
 
 TICK = timedelta(minutes=1)
+LEAVING = ("leaving",)
+"""What holds a machine that somebody else is ending."""
 
 
 def decide(one: MachineFacts, facts: Facts, policy: Policy, now: datetime) -> Step:
@@ -46,7 +50,21 @@ def decide(one: MachineFacts, facts: Facts, policy: Policy, now: datetime) -> St
         return under_way.rebooting(one, entry, found, facts, policy, now)
     if entry.phase is Phase.RESETTING:
         return under_way.resetting(one, entry, policy, now)
+    if one.leaving:
+        return _stand_aside(one, entry, now)
     return next_rung(one, entry, found, facts, policy, now)
+
+
+def _stand_aside(one: MachineFacts, entry: Entry, now: datetime) -> Step:
+    """Somebody else is ending it: told once. Should they give it up, the ladder goes on."""
+    verdict = Verdict(Guard.CLOUD, False, one.leaving)
+    step = Step(facts=one, entry=entry, guards=(verdict,), look_again=now + TICK)
+    if entry.holding == LEAVING:
+        return step
+    kept = msgspec.structs.replace(entry, holding=LEAVING)
+    reason = f"{one.leaving}: groundcrew leaves it to them"
+    said = say(one, Action.HOLD, reason, blocked_by=LEAVING)
+    return replace(step, entry=kept, decisions=(said,))
 
 
 def _is_out(one: MachineFacts) -> bool:
@@ -116,8 +134,17 @@ def _kept(
         gpus=one.gpus or entry.gpus,
         account=(closer.account if closer else "") or entry.account,
         host=(closer.host if closer else "") or entry.host,
+        owner=one.owner,
+        drained_from=_drained_from(one, entry),
         empty=_empty_since(one, entry, found, now),
     )
+
+
+def _drained_from(one: MachineFacts, entry: Entry) -> datetime | None:
+    """Where that matters: see `ON_DEMAND`."""
+    if one.owner not in ON_DEMAND:
+        return None
+    return one.drain.started if one.drain else entry.drained_from
 
 
 def _empty_since(

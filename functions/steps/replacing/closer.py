@@ -24,6 +24,7 @@ def look(
         host=seen.host,
         account=seen.account,
         protected=seen.protected,
+        others=seen.others,
     )
     if node is not None and not cloud_only:
         closer = replace(
@@ -46,12 +47,14 @@ def subject(one: MachineFacts, node: types.Node | None, token: str = "") -> term
 
 
 def _wanted(crew: Crew, one: MachineFacts, node: types.Node | None) -> str:
-    """The policy's word; where its Node is gone, which would show the way, the way it was asked."""
-    wanted = crew.policy.way_of(one.pool)
-    intent = one.entry.intent if one.entry else None
-    if wanted == "auto" and node is None and intent and intent.way in terminate.OF_THE_NODE:
-        return intent.way
-    return wanted
+    """The policy's word; where its Node is gone, which would show the way, the way it was asked,
+    or that the Node showed."""
+    wanted, entry = crew.policy.way_of(one.pool), one.entry
+    if wanted != "auto" or node is not None or entry is None:
+        return wanted
+    if entry.intent and entry.intent.way in terminate.OF_THE_NODE:
+        return entry.intent.way
+    return entry.owner or wanted
 
 
 def _workload(crew: Crew, node: types.Node) -> tuple[str, ...]:

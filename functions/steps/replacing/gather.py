@@ -12,7 +12,7 @@ from functions.rules.incidents import Record
 from functions.rules.node_view import NodeView
 from functions.rules.replacing import Facts, Joined, MachineFacts, clock
 from functions.rules.replacing.book import Phase
-from functions.steps import find, mark
+from functions.steps import find, mark, terminate
 from functions.steps.active import CLUSTER
 from functions.steps.replacing.crew import Crew
 
@@ -23,6 +23,8 @@ RESERVED = {
 """Labels by which a node's capacity is known to be reserved."""
 OTHERS = {"dgxc.nvidia.com/nvsentinel-state": "NVSentinel"}
 """Labels of tools that remediate nodes themselves: with two of them a machine is done to twice."""
+DISRUPTED, UNREGISTERED = "karpenter.sh/disrupted", "karpenter.sh/unregistered"
+"""Taints of Karpenter's: on a node that it is about to end; on one that it has not taken in yet."""
 _NEVER = datetime.min.replace(tzinfo=UTC)
 
 Nodes = dict[str, types.Node]
@@ -114,8 +116,20 @@ def machine_facts(crew: Crew, machine: str, node: types.Node, view: NodeView) ->
             ),
             "",
         ),
+        owner=terminate.owner(node),
+        leaving=_leaving(node),
         gpus=_gpus(node),
     )
+
+
+def _leaving(node: types.Node) -> str:
+    """By whom the machine of ``node`` is being ended, if its Node shows that."""
+    if node.metadata.deletion_timestamp is not None:
+        who = "Karpenter" if terminate.owner(node) == "karpenter" else "somebody"
+        return f"{who} ends it: its Node is deleted since {node.metadata.deletion_timestamp:%H:%M}Z"
+    if any(taint.key == DISRUPTED for taint in node.spec.taints or ()):
+        return f"Karpenter is about to end it (taint {DISRUPTED})"
+    return ""
 
 
 def _as_cordon_sees(crew: Crew, node: types.Node, view: NodeView) -> tuple[Record | None, str]:
@@ -170,8 +184,12 @@ def _joined(node: types.Node, crew: Crew) -> Joined:
     taints = {taint.key for taint in node.spec.taints or ()}
     startup = crew.policy.replace.startup_taint
     waits = ""
-    if startup in taints:
+    if node.metadata.deletion_timestamp is not None or DISRUPTED in taints:
+        waits = "is on its way out itself"
+    elif startup in taints:
         waits = f"has its startup taint {startup}"
+    elif UNREGISTERED in taints:
+        waits = "is not registered with Karpenter"
     elif node.unschedulable:
         waits = "is cordoned"
     elif node.ready != "True":

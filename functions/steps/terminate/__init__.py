@@ -9,6 +9,7 @@ from collections.abc import Callable
 
 from functions.gateways.aws import errors, types
 from functions.gateways.aws.client import Aws
+from functions.gateways.kubernetes import types as objects
 from functions.gateways.kubernetes.client import Cluster
 from functions.rules.replacing import Seen
 from functions.steps.terminate.autoscaling import AutoScaling
@@ -18,7 +19,18 @@ from functions.steps.terminate.handed_over import HandedOver
 from functions.steps.terminate.karpenter import LABEL, Karpenter
 from functions.steps.terminate.way import LATER, SOON, Asked, Look, Machine, Way
 
-__all__ = ["LATER", "OF_THE_NODE", "SOON", "Asked", "Look", "Machine", "Way", "choose", "to_reboot"]
+__all__ = [
+    "LATER",
+    "OF_THE_NODE",
+    "SOON",
+    "Asked",
+    "Look",
+    "Machine",
+    "Way",
+    "choose",
+    "owner",
+    "to_reboot",
+]
 
 OF_THE_NODE = (Karpenter.name, ClusterApi.name, HandedOver.name)
 """Ways that only the Node shows, and no provider ID."""
@@ -28,7 +40,7 @@ def choose(machine: Machine, wanted: str, aws: Callable[[], Aws], cluster: Clust
     """The way for ``machine``; ``wanted`` is the policy's word, ``auto`` or the name of one."""
     name = wanted if wanted != "auto" else _shown(machine)
     if name == "karpenter":
-        return Karpenter(cluster)
+        return Karpenter(cluster, told=wanted == name)
     if name == "cluster-api":
         return ClusterApi(cluster)
     if name == "event":
@@ -46,13 +58,16 @@ def to_reboot(machine: Machine, chosen: Way, aws: Callable[[], Aws]) -> Way:
     return chosen
 
 
-def _shown(machine: Machine) -> str:
-    meta = machine.node.metadata if machine.node else None
-    if meta is not None and meta.label(LABEL):
+def owner(node: objects.Node) -> str:
+    """The way that ``node`` itself shows; empty: none, so that its provider ID says."""
+    if node.metadata.label(LABEL):
         return "karpenter"
-    if meta is not None and meta.annotation(MACHINE):
-        return "cluster-api"
-    return "aws" if machine.provider_id.startswith("aws://") else "event"
+    return "cluster-api" if node.metadata.annotation(MACHINE) else ""
+
+
+def _shown(machine: Machine) -> str:
+    shown = owner(machine.node) if machine.node else ""
+    return shown or ("aws" if machine.provider_id.startswith("aws://") else "event")
 
 
 def _of_aws(machine: Machine, name: str, aws: Aws) -> Way:

@@ -38,6 +38,8 @@ class Look:
     """Not empty: they have answered."""
     protected: str = ""
     """Why they would refuse to end it."""
+    others: str = ""
+    """Who mends or replaces it without us."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -87,6 +87,8 @@ def reserved(one: MachineFacts, policy: Policy) -> Verdict:
 
 def cloud(one: MachineFacts, *, to_end: bool) -> Verdict:
     closer = one.closer
+    if one.leaving:
+        return Verdict(Guard.CLOUD, False, one.leaving)
     if closer is None:
         return Verdict(Guard.CLOUD, True, "asked when all else speaks for it")
     if closer.seen is not Seen.RUNNING:

@@ -79,8 +79,8 @@ def pause(one: MachineFacts, facts: Facts) -> Verdict:
 
 
 def shadow(one: MachineFacts, found: Sequence[Incident], policy: Policy) -> Verdict:
-    if one.others:
-        return Verdict(Guard.SHADOW, False, one.others)
+    if others := one.others or (one.closer.others if one.closer else ""):
+        return Verdict(Guard.SHADOW, False, others)
     for pool in pools(one):
         if not policy.acts_in(pool):
             return Verdict(

@@ -197,6 +197,41 @@ def test_another_node_is_no_replacement(other: Joined) -> None:
     assert decide(gone, FULL, NOW + 2 * HOUR, joined=(other,)).decisions == ()
 
 
+def test_where_machines_start_on_demand_what_joined_since_the_drain_replaces_it() -> None:
+    """Karpenter starts one when the evicted pods want one, an hour before the end is asked for."""
+    drained = NOW - 2 * HOUR
+    gone = ended(owner="karpenter", drained_from=drained)
+
+    def follow(*nodes: Joined, at: timedelta = 10 * MINUTE) -> Step:
+        one = machine(view=None, record=None, closer=None, entry=gone)
+        return decide(one, FULL, NOW + at, joined=nodes)
+
+    (said,) = follow(joined(created=drained + MINUTE)).decisions
+    assert said.action is Action.REPLACED
+    assert follow(joined(created=drained - MINUTE)).decisions == ()
+    (said,) = follow(at=HOUR).decisions
+    assert said.action is Action.MISSING
+    assert "Karpenter starts one where pods want one" in said.reason
+
+
+def test_an_end_that_takes_long_is_told_once_with_what_it_waits_for() -> None:
+    assert look(Seen.ENDING, ending(asked=NOW - HOUR, taken=NOW - 29 * MINUTE)).decisions == ()
+    step = look(Seen.ENDING, ending(asked=NOW - HOUR, taken=NOW - 30 * MINUTE))
+    (said,) = step.decisions
+    assert said.action is Action.HOLD
+    assert CLOSER.says in said.reason
+    assert look(Seen.ENDING, step.entry).decisions == ()
+
+
+def test_that_the_seven_days_run_out_is_told_with_what_the_end_waits_for() -> None:
+    late = changed(ending(asked=NOW - HOUR), began=NOW - 4 * DAY)
+    blind = decide(machine(entry=late, closer=None), FULL)
+    assert (blind.act, blind.decisions) == (Act.LOOK_CLOSER, ())
+    (said,) = look(Seen.ENDING, late).decisions
+    assert said.action is Action.AT_RISK
+    assert CLOSER.says in said.reason
+
+
 def test_the_same_hardware_under_another_name_is_no_replacement_and_is_told() -> None:
     gone = machine(view=None, record=None, closer=None, entry=ended(gpus=("GPU-1", "GPU-2")))
     step = decide(gone, FULL, NOW + MINUTE, joined=(joined(gpus=("GPU-2",)),))

@@ -17,6 +17,7 @@ from tests.support.facts import NOW, node
 from tests.support.sick import (
     CLOSER,
     DAY,
+    FULL,
     HOUR,
     MACHINE,
     book,
@@ -262,3 +263,16 @@ def test_a_ladder_that_does_not_end_with_replace_ends_nothing_ever() -> None:
     rules = with_policy("ladder: [{rungs: [reboot]}]")
     tried = machine(record=record(incident(first=NOW)), entry=old(warned=5, tried=("reboot",)))
     assert decide(tried, rules, at=LIMIT + 30 * DAY).act is Act.NONE
+
+
+def test_where_who_owns_the_machine_repairs_it_ours_is_told_once_and_not_done() -> None:
+    repaired = replace(CLOSER, others="Karpenter's node repair is on")
+    step = decide(machine(closer=repaired), FULL)
+    assert step.act is Act.NONE
+    (said,) = step.decisions
+    assert "it would be rebooted now" in said.reason
+    assert said.reason.endswith("Karpenter's node repair is on")
+    twice = decide(machine(closer=repaired, entry=step.entry), FULL)
+    (said,) = twice.decisions
+    assert "it would be ended and replaced now" in said.reason
+    assert decide(machine(closer=repaired, entry=twice.entry), FULL).decisions == ()

@@ -117,6 +117,30 @@ def test_a_machine_without_a_node_is_not_waited_for_for_ever() -> None:
     assert step.entry.outcome == "lost: no Node stands for it, and nobody said that it ended"
 
 
+def test_karpenters_word_is_asked_for_at_once_and_a_clouds_every_ten_minutes() -> None:
+    def asked(owner: str, since: timedelta) -> bool:
+        lost = entry(owner=owner, changed=NOW - since)
+        step = decide(machine(view=None, record=None, closer=None, entry=lost))
+        return step.act is Act.LOOK_AT_CLOUD
+
+    assert asked("karpenter", timedelta(minutes=5))
+    assert not asked("", timedelta(minutes=5))
+    assert asked("", timedelta(minutes=10))
+
+
+def test_that_no_nodeclaim_is_left_says_something_where_its_node_showed_one() -> None:
+    gone = Closer(seen=Seen.GONE, way="karpenter", account="karpenter")
+
+    def outcome(owner: str) -> str:
+        lost = machine(view=None, record=None, closer=gone, entry=entry(owner=owner))
+        found = decide(lost).entry
+        assert found is not None
+        return found.outcome
+
+    assert outcome("karpenter").startswith("gone: ")
+    assert outcome("") == ""
+
+
 def test_the_risk_is_told_at_the_times_of_the_policy_once_each_with_what_holds() -> None:
     held = machine(hold="held by bob", entry=entry(began=NOW), record=record(incident(first=NOW)))
     told = []
@@ -285,6 +309,23 @@ def test_what_holds_is_told_when_it_changes_and_not_each_minute() -> None:
 
 
 # that somebody looks
+
+
+def test_a_machine_that_somebody_ends_already_is_left_to_them_and_that_is_told_once() -> None:
+    going = machine(leaving="Karpenter ends it", entry=entry(tried=("reboot",)))
+    step = decide(going)
+    (said,) = step.decisions
+    assert said.action is Action.HOLD
+    assert said.reason == "Karpenter ends it: groundcrew leaves it to them"
+    assert step.act is Act.NONE
+    assert decide(replace(going, entry=step.entry)).decisions == ()
+    assert decide(machine(entry=step.entry)).act is Act.TERMINATE
+
+
+def test_whose_machine_it_is_is_remembered_for_when_its_node_is_gone() -> None:
+    step = decide(machine(owner="karpenter", entry=None))
+    assert step.entry is not None
+    assert (step.entry.owner, step.entry.drained_from) == ("karpenter", drained().started)
 
 
 def test_a_silence_is_noted_and_a_clock_that_is_behind_notes_nothing() -> None:

@@ -17,6 +17,7 @@ from functions.steps.terminate.karpenter import Karpenter
 
 ID = "aws:///us-east-1a/i-1"
 CLAIMS = "/apis/karpenter.sh/v1/nodeclaims"
+DEPLOYMENTS = "/apis/apps/v1/deployments"
 MACHINES = "/apis/cluster.x-k8s.io/v1beta1/namespaces/fleet/machines/m-1"
 
 
@@ -25,13 +26,15 @@ class Server:
 
     def __init__(self, answers: dict[str, Any]) -> None:
         self.answers = answers
-        self.deleted: list[tuple[str, str]] = []
+        self.deleted: list[tuple[str, dict[str, str]]] = []
+        self.asked: list[str] = []
 
     def send(self, request: Request) -> Response:
         if request.method == "DELETE":
-            uid = msgspec.json.decode(request.body)["preconditions"]["uid"]
-            self.deleted.append((request.path, uid))
+            unchanged = msgspec.json.decode(request.body)["preconditions"]
+            self.deleted.append((request.path, unchanged))
             return Response(status=200, headers={}, body=b"{}")
+        self.asked.append(request.path)
         found = self.answers.get(request.path)
         status = 200 if found is not None else 404
         return Response(status=status, headers={}, body=msgspec.json.encode(found or {}))
@@ -47,15 +50,22 @@ def node(**meta: Any) -> types.Node:
 
 
 def claim(**more: Any) -> dict[str, Any]:
-    meta = {"name": "claim-1", "uid": "claim-uid", **more.pop("metadata", {})}
+    told = more.pop("metadata", {})
+    meta = {"name": "claim-1", "uid": "claim-uid", "resourceVersion": "7", **told}
     return {"metadata": meta, "status": {"providerID": ID}, **more}
 
 
-def karpenter(*claims: dict[str, Any]) -> tuple[Karpenter, Server, Machine]:
-    server = Server({CLAIMS: {"items": list(claims)}})
-    shown = node(labels={"karpenter.sh/nodepool": "gpu"})
-    one = Machine(provider_id=ID, name="n1", node=shown)
-    way = terminate.choose(one, "auto", _no_aws, Cluster(server))
+def karpenter(
+    *claims: dict[str, Any], wanted: str = "auto", shown: types.Node | None = None, **answers: Any
+) -> tuple[Karpenter, Server, Machine]:
+    named = {f"{CLAIMS}/{one['metadata']['name']}": one for one in claims}
+    none: dict[str, Any] = {"items": []}
+    table = {CLAIMS: {"items": list(claims)}, DEPLOYMENTS: answers.get("deployments", none)}
+    server = Server(table | named)
+    one = Machine(
+        provider_id=ID, name="n1", node=shown or node(labels={"karpenter.sh/nodepool": "gpu"})
+    )
+    way = terminate.choose(one, wanted, _no_aws, Cluster(server))
     assert isinstance(way, Karpenter)
     return way, server, one
 
@@ -64,12 +74,13 @@ def _no_aws() -> Any:
     raise AssertionError("AWS is not asked")
 
 
-def test_the_claim_of_that_machine_is_deleted_by_uid() -> None:
+def test_the_claim_of_that_machine_is_deleted_as_it_was_read() -> None:
     other = claim(metadata={"name": "claim-2", "uid": "x"}, status={"providerID": "aws:///a/i-2"})
     way, server, one = karpenter(other, claim())
     assert way.look(one).seen is Seen.RUNNING
     assert way.terminate(one).done
-    assert server.deleted == [(f"{CLAIMS}/claim-1", "claim-uid")]
+    unchanged = {"uid": "claim-uid", "resourceVersion": "7"}
+    assert server.deleted == [(f"{CLAIMS}/claim-1", unchanged)]
 
 
 def test_a_machine_without_a_claim_of_its_own_is_left_alone() -> None:
@@ -79,9 +90,82 @@ def test_a_machine_without_a_claim_of_its_own_is_left_alone() -> None:
     assert server.deleted == []
 
 
+def test_a_machine_that_two_claims_name_is_left_alone_and_both_are_named() -> None:
+    way, server, one = karpenter(claim(), claim(metadata={"name": "claim-2", "uid": "x"}))
+    assert way.look(one).seen is Seen.UNKNOWN
+    assert "claim-1, claim-2" in way.look(one).says
+    assert not way.terminate(one).done
+    assert server.deleted == []
+
+
 def test_a_claim_that_ends_is_not_asked_again() -> None:
-    way, _, one = karpenter(claim(metadata={"deletionTimestamp": "2026-03-02T12:00:00Z"}))
+    way, server, one = karpenter(claim(metadata={"deletionTimestamp": "2026-03-02T12:00:00Z"}))
     assert way.look(one).seen is Seen.ENDING
+    assert way.terminate(one).done
+    assert server.deleted == []
+
+
+def test_the_claim_that_the_node_names_is_read_and_no_other() -> None:
+    shown = node(
+        labels={"karpenter.sh/nodepool": "gpu"},
+        owner_references=[types.OwnerReference(kind="NodeClaim", name="claim-1")],
+    )
+    way, server, one = karpenter(claim(), shown=shown)
+    assert way.terminate(one).done
+    assert server.asked == [f"{CLAIMS}/claim-1"]
+
+
+def test_a_claim_of_that_name_that_is_another_machines_is_not_taken() -> None:
+    shown = node(
+        labels={"karpenter.sh/nodepool": "gpu"},
+        owner_references=[types.OwnerReference(kind="NodeClaim", name="claim-1")],
+    )
+    way, server, one = karpenter(claim(status={"providerID": "aws:///a/i-2"}), shown=shown)
+    assert way.look(one).seen is Seen.UNKNOWN
+    assert server.deleted == []
+
+
+def test_without_its_node_the_claim_tells_whether_the_machine_is_gone() -> None:
+    def look(*claims: dict[str, Any]) -> terminate.Look:
+        one = Machine(provider_id=ID, name="n1", node=None)
+        server = Server({CLAIMS: {"items": list(claims)}})
+        return terminate.choose(one, "karpenter", _no_aws, Cluster(server)).look(one)
+
+    assert look(claim(metadata={"deletionTimestamp": "2026-03-02T12:00:00Z"})).seen is Seen.ENDING
+    gone = look()
+    assert (gone.seen, gone.account) == (Seen.GONE, "karpenter")
+
+
+REPAIRS = {
+    "items": [
+        {
+            "metadata": {"name": "karpenter", "namespace": "kube-system"},
+            "spec": {
+                "template": {
+                    "spec": {
+                        "containers": [
+                            {"env": [{"name": "FEATURE_GATES", "value": "NodeRepair=true"}]}
+                        ]
+                    }
+                }
+            },
+        }
+    ]
+}
+
+
+def test_where_karpenter_repairs_nodes_its_machines_are_left_to_it_until_told() -> None:
+    way, _, one = karpenter(claim(), deployments=REPAIRS)
+    assert "kube-system/karpenter" in way.look(one).others
+    told, server, one = karpenter(claim(), deployments=REPAIRS, wanted="karpenter")
+    assert told.look(one).others == ""
+    assert DEPLOYMENTS not in server.asked
+
+
+def test_nodes_of_auto_mode_are_left_to_it() -> None:
+    labels = {"karpenter.sh/nodepool": "gpu", "eks.amazonaws.com/compute-type": "auto"}
+    way, _, one = karpenter(claim(), shown=node(labels=labels))
+    assert "EKS Auto Mode" in way.look(one).others
 
 
 def cluster_api(machine: dict[str, Any] | None) -> tuple[ClusterApi, Server, Machine]:
@@ -107,7 +191,7 @@ def test_a_machine_that_a_set_owns_is_deleted_by_uid() -> None:
     way, server, one = cluster_api(owned())
     assert (way.look(one).seen, way.look(one).protected) == (Seen.RUNNING, "")
     assert way.terminate(one).done
-    assert server.deleted == [(MACHINES, "m-uid")]
+    assert server.deleted == [(MACHINES, {"uid": "m-uid"})]
 
 
 def test_a_machine_that_nothing_would_replace_is_protected() -> None:

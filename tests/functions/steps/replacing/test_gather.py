@@ -1,0 +1,63 @@
+"""What a Node shows of its machine: whose it is, who ends it already, and whether it serves."""
+
+import pytest
+
+from functions.gateways.kubernetes.client import Cluster
+from functions.rules.replacing.book import Phase
+from functions.steps.replacing import gather
+from functions.steps.replacing.crew import Crew
+from infra.local.cluster import EmbeddedTransport
+from tests.support.ending_world import NAMESPACE, EndingWorld
+
+DISRUPTED = {"key": "karpenter.sh/disrupted", "effect": "NoSchedule"}
+UNREGISTERED = {"key": "karpenter.sh/unregistered", "effect": "NoExecute"}
+
+
+@pytest.fixture
+def world() -> EndingWorld:
+    return EndingWorld()
+
+
+def taint(world: EndingWorld, name: str, *taints: dict[str, str]) -> None:
+    found = world.node(name)
+    found["spec"]["taints"] = [*found["spec"].get("taints", []), *taints]
+    world.server.apply(found)
+
+
+def leaving(world: EndingWorld, name: str = "n0") -> str:
+    cluster = Cluster(EmbeddedTransport(world.server, world.clock.sleep))
+    crew = Crew(cluster, world.clock, NAMESPACE, 30.0, lambda: world.cloud)
+    facts, _ = gather.facts(crew)
+    return next(one.leaving for one in facts.machines if one.machine == world.machine(name))
+
+
+def test_a_node_that_karpenter_is_about_to_end_is_left_to_it(world: EndingWorld) -> None:
+    assert leaving(world) == ""
+    taint(world, "n0", DISRUPTED)
+    assert "Karpenter is about to end it" in leaving(world)
+    world.minutes(60)
+    assert world.cloud.asked == []
+
+
+def test_a_node_that_is_being_deleted_is_left_to_who_deletes_it(world: EndingWorld) -> None:
+    found = world.node()
+    found["metadata"]["finalizers"] = ["example.com/hold"]
+    world.server.apply(found)
+    world.server.delete("nodes", "", "n0")
+    assert "somebody ends it" in leaving(world)
+    found = world.node()
+    found["metadata"]["labels"]["karpenter.sh/nodepool"] = "gpu"
+    world.server.apply(found)
+    assert "Karpenter ends it" in leaving(world)
+
+
+@pytest.mark.parametrize("unfit", [DISRUPTED, UNREGISTERED])
+def test_a_node_that_karpenter_has_not_taken_in_or_lets_go_replaces_none(
+    world: EndingWorld, unfit: dict[str, str]
+) -> None:
+    world.minutes(21)
+    assert world.entry().phase is Phase.ENDED
+    world.add("n7")
+    taint(world, "n7", unfit)
+    world.minutes(2)
+    assert world.entry().phase is Phase.ENDED
