@@ -170,6 +170,7 @@ MORE = {
 REPORTS = {
     "S4": Row("a budget frees after a while (kubernetes.core#474)", "waits up to 5 s more",
               "goes on at once", "budgets are watched"),
+    "S5": Row("a pod takes a while to stop (k/k#34782)", "returns when it is gone", "the same"),
     "S14": Row("the replacements find no node (k/k#91141)", "not waited for", "the same"),
     "S15": Row("one replica and minAvailable 1 (k/k#66811)", "tried for ever",
                "ends in seconds, says that it can never succeed", "waiting cannot help"),
@@ -179,6 +180,9 @@ REPORTS = {
                "not drained is not drained"),
     "S19": Row("pods are made with spec.nodeName (k/k#117843)", "says drained, pods are back",
                "the same as above", "not drained is not drained"),
+    "S20": Row("a finished pod of a Job (k/k#26080)", "evicted without --force", "the same"),
+    "S22": Row("a webhook hangs up on an eviction (deckhouse#23007)", "exit code 1 at once",
+               "tried again, drained", "who restarts hangs up"),
     "S29": Row("one pod of twenty is stuck (NTH#936)", "timed out", "that one is named, alone",
                "who reads it can act"),
     "S30": Row("the deadline, and after it (gardener mcm#785)", "up to ten retries later",
@@ -189,8 +193,13 @@ REPORTS = {
                "those of the pods that left are waited for, others are not",
                "a volume cannot be mounted elsewhere before"),
     "S35": Row("the drain itself (website#7829)", "no taint", "no taint but that of the cordon"),
+    "S37": Row("the pod of a Job that ignores disruptions (k/k#130881)",
+               "evicted; its Job makes it anew",
+               "the same; the new one is not waited for, and the Job not called lost"),
     "S39": Row("a finalizer on a pod, and its kubelet dead (k/k#127917)", "waits for ever",
                "both are named", "who reads it can act"),
+    "S42": Row("connections are reset in the middle (k/k#83795)", "goes on, or crashed once",
+               "goes on; nobody is asked twice"),
 }  # fmt: skip
 
 ROWS: dict[str, Row] = CORDON | FILTERS | EVICTIONS | WAITING | MORE | REPORTS

@@ -237,9 +237,10 @@ def test_a_namespace_that_is_ending_takes_its_pods_along(stand: Stand) -> None:
         pytest.param((0, "broken"), 1, id="500"),
         pytest.param((403, "the operator is moving it"), 3, id="403"),
         pytest.param((429, "the migration has begun"), 3, id="429"),
+        pytest.param((-1, ""), 1, id="EOF"),
     ],
 )
-@shows("E17", "E19", "E20")
+@shows("E17", "E19", "E20", "S22")
 def test_what_a_webhook_refuses_for_a_while_is_tried_again(
     stand: Stand, control_plane: ControlPlane, deny: tuple[int, str], times: int
 ) -> None:

@@ -1,7 +1,8 @@
-"""What people reported of other drains: S4 to S39."""
+"""What people reported of other drains: S4 to S42."""
 
 import threading
 import time
+from typing import Any
 
 from tests.controlplane.access import eventually
 from tests.controlplane.bed import STARTS, STOPS
@@ -31,6 +32,15 @@ def test_a_budget_that_frees_after_a_while_is_used_at_once(stand: Stand) -> None
     well.join()
     assert ran.code == 0, ran.out
     assert 2.9 <= time.monotonic() - before < 5.5
+
+
+@shows("S5")
+def test_a_drain_is_over_when_the_last_pod_is_gone_and_not_when_it_was_asked(stand: Stand) -> None:
+    owner, slow = stand.owner("web"), {STOPS: "3s"}
+    stand.fill(stand.pod("web", stand.a, owner=owner, grace=60, annotations=slow))
+    ran = stand.run("drain", stand.a)
+    assert (ran.code, stand.names(stand.a)) == (0, [])
+    assert ran.seconds > 2.9
 
 
 @shows("S14")
@@ -78,6 +88,42 @@ def test_pods_that_are_put_back_are_given_up_and_their_owner_named(stand: Stand)
     assert told.count("puts its pods back on this node") == 2
     assert ran.seconds < 30
     assert len(stand.evictions()) <= 2 * 4
+
+
+@shows("S20", "S37")
+def test_pods_of_jobs_need_no_force_and_a_new_one_is_not_waited_for(stand: Stand) -> None:
+    ignores = [{"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget"}]}]
+    jobs = [
+        _job(stand, "done", {}),
+        _job(stand, "trains", {"podFailurePolicy": {"rules": ignores}}),
+    ]
+    stand.cordon(stand.b)
+    stand.cluster.create(*jobs)
+    stand.are_ready(2, stand.a)
+    names = {p["metadata"]["labels"]["job-name"]: p["metadata"]["name"] for p in stand.pods()}
+    stand.finish(names["done"])
+    stand.cordon(stand.b, on=False)
+    ran = stand.run("drain", stand.a, "--timeout=30s")
+    assert (ran.code, stand.names(stand.a)) == (0, []), ran.out
+    assert ran.seconds < 10
+
+    def made_anew() -> bool:
+        new = [p for p in stand.pods(stand.b) if p["metadata"]["labels"]["job-name"] == "trains"]
+        return [p["metadata"]["name"] != names["trains"] for p in new] == [True]
+
+    eventually(made_anew, "the Job makes its pod anew", 60)
+    status = stand.cluster.get("job", "trains", "-n", stand.namespace)["status"]
+    assert not status.get("failed"), status
+
+
+def _job(stand: Stand, name: str, spec: dict[str, Any]) -> dict[str, Any]:
+    template = stand.workload("Deployment", name, 1)["spec"]["template"]
+    template["spec"]["restartPolicy"] = "Never"
+    return {
+        "apiVersion": "batch/v1", "kind": "Job",
+        "metadata": {"name": name, "namespace": stand.namespace},
+        "spec": {"template": template, "backoffLimit": 0} | spec,
+    }  # fmt: skip
 
 
 @shows("S29")

@@ -1,4 +1,4 @@
-"""What happens to a drain while it waits: W1 to W11."""
+"""What happens to a drain while it waits: W1 to W11, and S42."""
 
 import json
 import signal
@@ -12,6 +12,7 @@ from functions.gateways.kubernetes import errors
 from tests.controlplane.access import eventually
 from tests.controlplane.bed import STOPS
 from tests.controlplane.cluster import ControlPlane
+from tests.controlplane.conformance.relay import Relay
 from tests.controlplane.conformance.rows import shows
 from tests.controlplane.conformance.stand import Stand
 from tests.controlplane.kubeconfig import write_kubeconfig
@@ -49,6 +50,32 @@ def test_a_restart_of_the_api_server_is_lived_through(
     ran = stand.end(process)
     assert ran.code == 0, ran.out + ran.err
     assert "6 pods evicted" in ran.out
+
+
+@shows("S42")
+def test_connections_that_are_reset_cost_a_moment_and_ask_nobody_twice(
+    stand: Stand, control_plane: ControlPlane, tmp_path: Path
+) -> None:
+    _drainer(stand)
+    owner = stand.owner("web")
+    stand.fill(*(
+        stand.pod(f"web-{n}", stand.a, owner=owner, grace=60, annotations=SLOW) for n in range(6)
+    ))  # fmt: skip
+    with Relay(int(control_plane.url.rpartition(":")[2])) as way:
+        url = f"https://127.0.0.1:{way.port}"
+        kubeconfig = _kubeconfig(control_plane, tmp_path / "relayed", _token(stand), url)
+        stand.remember()
+        process = stand.start("drain", stand.a, kubeconfig=kubeconfig)
+        eventually(
+            lambda: all("deletionTimestamp" in p["metadata"] for p in stand.pods()), "the evictions"
+        )
+        assert way.cut() >= 1
+        time.sleep(0.5)
+        way.cut()
+        ran = stand.end(process)
+    assert ran.code == 0, ran.out + ran.err
+    assert "6 pods evicted" in ran.out
+    assert sorted(stand.evictions()) == [f"web-{n}" for n in range(6)]
 
 
 @shows("W4")
@@ -243,8 +270,12 @@ def _token(stand: Stand, bound_to: str = "") -> str:
     return said.strip()
 
 
-def _kubeconfig(control_plane: ControlPlane, file: Path, token: str) -> Path:
+def _kubeconfig(control_plane: ControlPlane, file: Path, token: str, url: str = "") -> Path:
     ca_certificate = control_plane.certificate_files[0].read_bytes()
     return write_kubeconfig(
-        file, url=control_plane.url, ca_certificate=ca_certificate, user="drainer", token=token
+        file,
+        url=url or control_plane.url,
+        ca_certificate=ca_certificate,
+        user="drainer",
+        token=token,
     )

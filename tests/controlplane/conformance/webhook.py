@@ -13,7 +13,8 @@ from tests.controlplane.cluster import ControlPlane
 
 Answer = Callable[[Any], tuple[int, str] | None]
 """The AdmissionRequest -> a code and a message to deny with, or None to allow. A code of 0 breaks
-the webhook itself, which the API server calls an internal error."""
+the webhook itself, which the API server calls an internal error; so does one of -1, which hangs
+up."""
 
 
 class Webhook:
@@ -35,6 +36,9 @@ class Webhook:
                 request = json.loads(body)["request"]
                 hook.asked.append(request)
                 said = hook.answer(request)
+                if said is not None and said[0] == -1:
+                    self.close_connection = True
+                    return
                 if said is not None and said[0] == 0:
                     self.send_error(500, said[1])
                     return
