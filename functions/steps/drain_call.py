@@ -161,7 +161,8 @@ class Call:
     def read_together(self, nodes: Collection[str], *, pods: str = "", labels: str = "") -> None:
         """From here on, read ``nodes`` and their pods together if that is worth it. ``pods`` is a
         selector of pods, ``labels`` one that chooses those nodes, if there is one."""
-        if self.threaded and self.patiently(lambda: worth(self.cluster, len(nodes))):
+        many = functools.partial(worth, self.cluster, len(nodes), selected=bool(labels))
+        if self.threaded and self.patiently(many):
             self._nodes = NodesTogether(self.cluster, self.clock, labels)
             self.together = self.patiently(
                 lambda: PodsTogether(self.cluster, nodes, pods, self.left)

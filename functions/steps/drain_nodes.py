@@ -20,8 +20,10 @@ from functions.steps.evict import evict
 from functions.steps.evict_wait import Wait
 
 AT_ONCE = 64
-"""Nodes that one call works on side by side. With more than that, pods are asked to leave and not
-waited for: the next look sees them gone."""
+"""Nodes that one call works on side by side."""
+MANY_LINGER_SECONDS = 1.0
+"""With more than that, how long each of them is waited for when nothing moves: most pods are gone
+in a moment, which saves a write and a look; those that are not must not keep others waiting."""
 MOST_WARNINGS = 3
 _TOO_LATE_SECONDS = 1.0
 """With less than this left, no further drain is begun: it could do nothing yet."""
@@ -80,7 +82,7 @@ def _side_by_side(call: Call, jobs: Sequence["_OneNode"]) -> list[Done]:
         return []
     call.read_together([job.node.name for job in jobs], labels=keys.STATE)
     with ThreadPoolExecutor(min(AT_ONCE, len(jobs))) as threads:
-        linger = len(jobs) <= AT_ONCE
+        linger = MANY_LINGER_SECONDS if len(jobs) > AT_ONCE else float("inf")
         return list(threads.map(lambda job: job(None, linger), jobs))
 
 
@@ -88,7 +90,7 @@ def _in_turn(call: Call, jobs: Sequence["_OneNode"]) -> list[Done]:
     """On a simulated clock: each has its share of the time that is left."""
     done = []
     for number, job in enumerate(jobs):
-        done.append(job(call.left() / (len(jobs) - number), True))
+        done.append(job(call.left() / (len(jobs) - number), float("inf")))
     return done
 
 
@@ -112,6 +114,8 @@ class _OneNode:
         self.view = facts.view
         self.decision = decision
         self.begins = decision.action is Action.START_DRAIN
+        self.warns = False
+        """Something is lost with its pods, and the decision says what."""
         self.seen_at = call.began
         self.turn = call.turns.turn()
         found, _ = draining.state_of(facts)
@@ -121,7 +125,7 @@ class _OneNode:
             else found
         )
 
-    def __call__(self, seconds: float | None, linger: bool) -> Done:
+    def __call__(self, seconds: float | None, linger: float) -> Done:
         try:
             if not self.begins or not self.call.threaded:
                 return self._work(self._read(), seconds, linger)
@@ -163,7 +167,7 @@ class _OneNode:
         )
         return _Read(listed, warned, lost, last_resort)
 
-    def _work(self, read: "_Read", seconds: float | None, linger: bool) -> Done:
+    def _work(self, read: "_Read", seconds: float | None, linger: float) -> Done:
         call = self.call
         target = Target(
             node=self.node.name,
@@ -202,6 +206,7 @@ class _OneNode:
             more = f" and {len(said) - MOST_WARNINGS} more" if len(said) > MOST_WARNINGS else ""
             reason = f"{self.decision.reason}; {'; '.join(said[:MOST_WARNINGS])}{more}"
             self.decision = msgspec.structs.replace(self.decision, reason=reason)
+            self.warns = True
 
     def _conclude(self, result: draining.Result, fresh: Sequence[str]) -> Done:
         now = self.call.now()
@@ -218,7 +223,9 @@ class _OneNode:
         blocked = state.state is State.BLOCKED and (
             before.state is not State.BLOCKED or before.blocked_by != state.blocked_by
         )
-        news = [self.decision] if self.begins else []
+        # A drain that is over in the call that began it is one story, not two, unless there was
+        # something to warn of.
+        news = [self.decision] if self.begins and (self.warns or not drained) else []
         if drained or blocked or state.state is State.STOPPED or fresh:
             news.append(said)
         return Done(

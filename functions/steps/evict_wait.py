@@ -22,8 +22,8 @@ class Wait:
 
     patience: float = 1.0
     """Seconds, when nothing moves but a disruption budget might."""
-    linger: bool = True
-    """False: nothing is waited for at all."""
+    linger: float = float("inf")
+    """Seconds, when nothing moves but pods are leaving. 0: nothing is waited for at all."""
     stay: bool = False
     """True: whatever may still change is waited for, to the end of the call: budgets, pods that
     are overdue, webhooks that refuse. The node is looked at now and then meanwhile."""
@@ -69,7 +69,7 @@ class Waiting:
         now = self._call.clock.monotonic()
         times = [pace_at] if pace_at > now else []
         worth = bool(self._known.flying)
-        if self._wait.linger:
+        if self._lingers(now):
             again = self._known.again
             worth = worth or leaving
             times += [at for s in steps if now < (at := again.get(s.pod.uid, now)) < self._ends]
@@ -78,6 +78,8 @@ class Waiting:
         if not times and not worth:
             return None
         times.append(now + LONGEST_WAIT)
+        if self._lingers(now):
+            times.append(self._moved + self._wait.linger)
         if self._wait.stay:
             times.append(checked + IDLE_SECONDS)
             times += self._ends_of_notice(steps)
@@ -86,10 +88,15 @@ class Waiting:
             times.append(now + _LONGEST_POLL)
         return max(0.0, min([*times, self._ends]) - now)
 
+    def _lingers(self, now: float) -> bool:
+        return now - self._moved < self._wait.linger
+
     # budgets
 
     def poll_is_due(self, steps: list[Step], *, leaving: bool) -> bool:
-        if not self._wait.linger or not self._for_budgets(steps, leaving=leaving):
+        if not self._lingers(self._call.clock.monotonic()):
+            return False
+        if not self._for_budgets(steps, leaving=leaving):
             return False
         gated = self._gated(steps)
         if self._call.threaded and self._call.all_budgets.watch(gated):

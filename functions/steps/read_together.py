@@ -20,17 +20,19 @@ FROM_NODES = 8
 """For fewer nodes it is not even asked how large the cluster is."""
 NODES_EACH = 4
 PODS_EACH = 100
-"""At most so many nodes and pods in the cluster for each node that is emptied."""
+"""At most so many nodes and pods in the cluster for each node that is emptied. How many nodes there
+are does not matter where a label selects those that are read."""
 _FRESH_SECONDS = 0.5
 
 
-def worth(cluster: Cluster, count: int) -> bool:
+def worth(cluster: Cluster, count: int, *, selected: bool = False) -> bool:
     """Whether ``count`` nodes are so many of this cluster's that they are read together. Two
-    requests, or none."""
+    requests, one where a label has them ``selected``, none where they are few."""
     if count < FROM_NODES:
         return False
     try:
-        nodes, pods = cluster.count("nodes"), cluster.count("pods")
+        nodes = 0 if selected else cluster.count("nodes")
+        pods = cluster.count("pods")
     except errors.Forbidden:
         return False
     return nodes <= NODES_EACH * count and pods <= PODS_EACH * count

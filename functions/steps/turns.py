@@ -10,7 +10,7 @@ import threading
 from collections import deque
 from collections.abc import Callable, Iterator
 
-BEGIN_AT_ONCE = 4
+BEGIN_AT_ONCE = 8
 """Nodes that are read and marked side by side before their first pod is asked to leave."""
 _LOOK_SECONDS = 0.2
 """How often somebody who waits sees whether his time is over."""

@@ -409,9 +409,18 @@ def test_evictions_never_pass_the_rate(world: World) -> None:
 def test_a_call_that_may_not_linger_asks_and_goes(world: World) -> None:
     for number in range(3):
         world.pod(f"web-{number}", app="web")
-    result = world.drain(wait=Wait(linger=False))
+    result = world.drain(wait=Wait(linger=0))
     assert (result.ended, len(result.evicted), len(result.leaving)) == (Ended.UNFINISHED, 3, 3)
     assert world.clock.monotonic() == 0
+
+
+def test_a_call_that_may_linger_a_little_waits_for_pods_that_are_quick(world: World) -> None:
+    world.pod("quick", app="web", stop_seconds=2)
+    world.pod("next", app="web", stop_seconds=4)
+    world.pod("slow", app="web", stop_seconds=60, grace_seconds=90)
+    result = world.drain(seconds=20, wait=Wait(linger=3))
+    assert (result.went, len(result.leaving)) == (2, 1)
+    assert 7 <= world.clock.monotonic() < 8.1
 
 
 def test_a_call_on_a_clock_that_nobody_moves_ends(world: World) -> None:

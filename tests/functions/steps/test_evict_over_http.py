@@ -69,6 +69,14 @@ def test_a_call_ends_at_its_time_whatever_it_waits_for(world: World) -> None:
     assert threads() == set()
 
 
+def test_a_call_that_may_linger_a_little_waits_no_longer_than_that(world: World) -> None:
+    world.pod("slow", app="web", grace_seconds=60, stop_seconds=60)
+    started = time.monotonic()
+    result = world.drain(seconds=4, wait=Wait(linger=0.5))
+    assert (result.ended, result.leaving) == (Ended.UNFINISHED, ("default/slow",))
+    assert 0.5 <= time.monotonic() - started < 2
+
+
 def test_watches_that_break_and_requests_that_are_lost_only_delay(world: World) -> None:
     for number in range(6):
         world.pod(f"web-{number}", app="web", stop_seconds=0.2 + number / 5)

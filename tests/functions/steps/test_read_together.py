@@ -139,6 +139,14 @@ def test_nodes_are_read_together_where_they_are_a_good_part_of_the_cluster(
     assert world.cluster.requests == {"list nodes": 1, "list pods": 1}
 
 
+def test_how_many_nodes_there_are_does_not_matter_where_a_label_selects_them(world: World) -> None:
+    for number in range(FROM_NODES * NODES_EACH):
+        world.add_node(f"more-{number}")
+    assert not together.worth(world.cluster, FROM_NODES)
+    assert together.worth(world.cluster, FROM_NODES, selected=True)
+    assert world.cluster.requests == {"list nodes": 1, "list pods": 2}
+
+
 def test_for_few_nodes_or_without_the_right_it_is_not_asked_how_large_the_cluster_is(
     world: World,
 ) -> None:

@@ -22,7 +22,7 @@ def turns() -> Turns:
 
 @pytest.fixture
 def threads() -> Iterator[ThreadPoolExecutor]:
-    with ThreadPoolExecutor() as pool:
+    with ThreadPoolExecutor(BEGIN_AT_ONCE + 2) as pool:
         yield pool
 
 
