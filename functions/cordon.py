@@ -18,6 +18,7 @@ from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import msgspec
 
@@ -30,7 +31,7 @@ from functions.edge.context import Answer, Context, Outcome
 from functions.gateways.kubernetes import errors, json_patch, types
 from functions.gateways.kubernetes.client import Cluster
 from functions.gateways.together import Turn
-from functions.rules import cordoning, keys
+from functions.rules import cordoning, drain_order, keys
 from functions.rules.budget import Place
 from functions.rules.cordoning import NodeFacts
 from functions.rules.decision import Action, Decision
@@ -119,13 +120,18 @@ def hear(notices: Sequence[Notice], context: Context) -> Outcome:
 def _hear(
     asked: Sequence[tuple[Notice, ...]], turn: Turn, waited: float, context: Context
 ) -> list[Outcome | errors.KubernetesError]:
-    crew = _crew(context, turn, waited=waited)
-    found = find.find(
-        context.cluster,
-        [notice for part in asked for notice in part],
-        full=_search_is_due(crew),
-        parallel=context.settings.parallel,
-    )
+    cluster, parallel = context.cluster, context.settings.parallel
+    notices = [notice for part in asked for notice in part]
+    if parallel == 1:
+        crew = _crew(context, turn, waited=waited)
+        named = find.read_named(cluster, notices)
+    else:
+        # Others wait for our turn: what is in force is read while the nodes are.
+        with ThreadPoolExecutor(1) as beside:
+            reading = beside.submit(_crew, context, turn, waited=waited)
+            named = find.read_named(cluster, notices, parallel)
+            crew = reading.result()
+    found = find.find(cluster, notices, named, full=_search_is_due(crew))
     crew.done.decisions += (_decline(notice, why) for notice, why in found.foreign)
     waiting = _Waiting(crew)
     work = {
@@ -139,9 +145,24 @@ def _hear(
     if found.searched:
         edits.append(_searched(crew))
     whole = _carry_out(crew, work, edits, waiting, unknown=found)
+    results = _results(asked, whole, found, crew)
+    # Who was taken along goes on: in a storm Events would take as long as the cordons.
+    turn.answer(results)
+    crew.tell()
     # Else the next events about new nodes would wait for the resync, since all nodes are not read
     # again so soon: a storm of interruptions hits many nodes that are minutes old.
     _stamp_all(crew, found.unstamped[:STAMPS_A_CALL])
+    ours, *others = results
+    if isinstance(ours, Outcome):
+        ours = replace(ours, requests=dict(cluster.requests))
+    return [ours, *others]
+
+
+def _results(
+    asked: Sequence[tuple[Notice, ...]], whole: Outcome, found: find.Found, crew: Crew
+) -> list[Outcome | errors.KubernetesError]:
+    """What each of the calls that were done together is told; the first of those that succeeded
+    has the answer."""
     nobodys = {id(notice) for notice in found.nobodys}
     unknown = [_names(notice for notice in part if id(notice) in nobodys) for part in asked]
     told = shares.of(asked, whole.decisions, found)
@@ -203,6 +224,7 @@ def resync(context: Context) -> Outcome:
         edits.append(_rebuild(crew, census))
     crew.done.look_again += waiting.until
     outcome = _carry_out(crew, work, edits, waiting, out)
+    crew.tell()
     if full:
         _stamp_all(crew, unstamped[:STAMPS_A_CALL], STAMPING_SECONDS)
     for problem in crew.done.failed.values():
@@ -212,7 +234,7 @@ def resync(context: Context) -> Outcome:
             "what was read is not written: others write the ledgers all the time"
         )
     if not full:
-        return outcome
+        return replace(outcome, requests=dict(context.cluster.requests))
     return replace(
         outcome, reads_all_again=crew.now + FULL_READ, requests=dict(context.cluster.requests)
     )
@@ -323,9 +345,11 @@ def _carry_out(
     out: list[Place] | None = None,
     unknown: find.Found | None = None,
 ) -> Outcome:
+    """All but the Events, which the caller tells."""
     done = crew.run(work, edits=edits, out=out)
-    crew.tell()
-    crew.keep(done.unfinished, done.unwritten)
+    if done.unfinished or done.unwritten:
+        crew.tell()  # before it turns out that this event has to come again, with no news then
+        crew.keep(done.unfinished, done.unwritten)
     if unknown:
         _keep_unknown(crew, unknown)
     undone = [*done.unfinished, *(n for name in done.failed for n in work[name][1])]
@@ -336,8 +360,7 @@ def _carry_out(
         crew.edit([waiting.edit])
     answer = None
     if done.cordoned:
-        nodes = [{"node": name, "severity": worst} for name, worst in done.cordoned.items()]
-        answer = Answer(CORDONED, {"nodes": nodes})
+        answer = Answer(CORDONED, _cordoned(crew))
     elif done.released:
         answer = Answer(RELEASED, {"nodes": [{"node": name} for name in done.released]})
     return Outcome(
@@ -359,6 +382,17 @@ def _keep_unknown(crew: Crew, found: find.Found) -> None:
             crew.done.lost.append(notice)
             continue
         crew.done.decisions.append(_decline(notice, why))
+
+
+def _cordoned(crew: Crew) -> dict[str, Any]:
+    nodes: list[dict[str, Any]] = []
+    for name, worst in crew.done.cordoned.items():
+        nodes.append({"node": name, "severity": worst})
+        if lost := crew.done.deadlines.get(name):
+            nodes[-1]["deadline"] = lost
+    lately = drain_order.cordoned_lately(crew.active.pools.values(), crew.now)
+    # Where more are to be expected, drain need not read the cluster to know that.
+    return {"nodes": nodes} | ({"cordoned_lately": lately} if lately >= drain_order.MANY else {})
 
 
 def _is_about(key: str, notice: Notice, node: types.Node) -> bool:

@@ -18,6 +18,7 @@ from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from datetime import datetime
+from typing import Annotated
 
 import msgspec
 
@@ -26,8 +27,9 @@ from events.errors import MalformedEvent
 from functions.edge.context import Answer, Context, Outcome
 from functions.gateways.kubernetes import errors, types
 from functions.gateways.kubernetes.client import Cluster
-from functions.rules import draining, keys
-from functions.rules.decision import Action
+from functions.rules import drain_order, draining, keys
+from functions.rules.decision import Action, Decision
+from functions.rules.drain_times import TICK
 from functions.rules.draining import NodeFacts
 from functions.rules.policy import default as default_policy
 from functions.steps import active, drain_mark, drain_nodes, mark
@@ -59,9 +61,16 @@ def handle(event: CloudEvent, context: Context) -> Outcome:
     if event.type == PING:
         return drain(context)
     if event.type == CORDONED:
-        named = _to_evict(event)
+        said = _said(event)
+        named = frozenset(n.node for n in said.nodes if n.severity == "evict")
         if not named:
             return Outcome(declined="none of these nodes is to be emptied")
+        now = context.clock.now()
+        urgent = any(drain_order.is_soon(n.deadline, now) for n in said.nodes)
+        if said.cordoned_lately >= drain_order.MANY and not urgent:
+            # What would come of reading the cluster, in a storm that leaves no time for it.
+            why = drain_order.waits(said.cordoned_lately)
+            return Outcome(declined=f"no drain is begun yet: {why}", look_again=now + TICK)
         return drain(context, named)
     return Outcome(declined=f"drain has nothing to do with {event.type}")
 
@@ -83,7 +92,7 @@ def drain(context: Context, named: frozenset[str] = frozenset()) -> Outcome:
             # The usual tick: one request.
             looks = [d.look_again for d in glance if d.look_again]
             outcome = Outcome(
-                declined=_nothing_due(given_back), look_again=min(looks, default=None)
+                declined=_nothing_due(glance, given_back), look_again=min(looks, default=None)
             )
     finally:
         # Last, since the drains are what cannot wait; and whatever has come of them.
@@ -122,18 +131,19 @@ def _now(context: Context) -> datetime:
 class _Cordoned(msgspec.Struct):
     node: str
     severity: str = ""
+    deadline: Annotated[datetime, msgspec.Meta(tz=True)] | None = None
 
 
 class _CordonedData(msgspec.Struct):
     nodes: list[_Cordoned] = []
+    cordoned_lately: int = 0
 
 
-def _to_evict(event: CloudEvent) -> frozenset[str]:
+def _said(event: CloudEvent) -> _CordonedData:
     try:
-        data = msgspec.json.decode(event.data, type=_CordonedData)
+        return msgspec.json.decode(event.data, type=_CordonedData)
     except (msgspec.DecodeError, UnicodeDecodeError) as problem:
         raise MalformedEvent("data", str(problem)) from problem
-    return frozenset(n.node for n in data.nodes if n.severity == "evict")
 
 
 def _facts(node: types.Node) -> NodeFacts:
@@ -142,7 +152,9 @@ def _facts(node: types.Node) -> NodeFacts:
     )
 
 
-def _nothing_due(given_back: list[types.Node]) -> str:
+def _nothing_due(glance: Sequence[Decision], given_back: Sequence[types.Node]) -> str:
+    if waits := next((d.reason for d in glance if d.reason != draining.NOT_DUE), ""):
+        return f"no drain is begun yet: {waits}"
     if not given_back:
         return "no drain is due"
     names = ", ".join(node.name for node in given_back[:3])

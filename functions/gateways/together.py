@@ -11,7 +11,7 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Generic, TypeAlias, TypeVar
+from typing import Any, Generic, TypeAlias, TypeVar
 
 from functions.gateways.kubernetes import errors
 
@@ -31,6 +31,7 @@ class Turn:
     def __init__(self, lock: threading.Lock) -> None:
         self._lock = lock
         self.held = False
+        self._answer: Callable[[Sequence[Any]], None] | None = None
 
     def take(self, seconds: float) -> bool:
         """Whether it was our turn within ``seconds``."""
@@ -48,6 +49,12 @@ class Turn:
             self.held = False
             self._lock.release()
 
+    def answer(self, done: Sequence[Any]) -> None:
+        """What came of each ask, as `Together.run` is to return it. Once the turn is left, the
+        calls that were taken along end, and ours may go on with what nobody waits for."""
+        if self._answer:
+            self._answer(done)
+
 
 @dataclass(eq=False)
 class _Part(Generic[Ask, Done]):
@@ -58,6 +65,16 @@ class _Part(Generic[Ask, Done]):
     problem: Exception | None = None
     alone: bool = False
     """What was done together failed in a way that may be another part's fault."""
+
+    def hear(self, result: Done | errors.KubernetesError) -> None:
+        if isinstance(result, errors.KubernetesError):
+            self.problem = result
+        else:
+            self.done = result
+
+    def fail(self, problem: Exception, *, alone: bool = False) -> None:
+        if not self.over.is_set():
+            self.problem, self.alone = problem, alone
 
 
 class Together:
@@ -109,6 +126,7 @@ class Together:
                 if not turn.take(PATIENCE_SECONDS):
                     raise errors.Contended("no turn at the ledgers to be tried alone")
                 mine.problem = None
+                mine.over.clear()
                 self._do([mine], work, turn)
         finally:
             turn.leave()
@@ -141,19 +159,24 @@ class Together:
         turn: Turn,
     ) -> None:
         waited = round(time.monotonic() - min(part.since for part in batch), 1)
+
+        def answer(done: Sequence[Done]) -> None:
+            for part, result in list(zip(batch, done, strict=True))[1:]:
+                part.hear(result)
+                part.over.set()
+
+        turn._answer = answer
         try:
             done = work([part.ask for part in batch], turn, waited)
             for part, result in zip(batch, done, strict=True):
-                if isinstance(result, errors.KubernetesError):
-                    part.problem = result
-                else:
-                    part.done = result
+                if not part.over.is_set():
+                    part.hear(result)
         except errors.KubernetesError as problem:
             for part in batch:
-                part.problem = problem
+                part.fail(problem)
         except Exception as problem:  # noqa: BLE001  each is tried alone, and says it again
             for part in batch:
-                part.problem, part.alone = problem, len(batch) > 1
+                part.fail(problem, alone=len(batch) > 1)
         finally:
             turn.leave()
             for part in batch:

@@ -9,6 +9,7 @@ from datetime import datetime, timedelta
 from events.notice import Kind
 from functions.rules import incidents, lifecycle
 from functions.rules.drain_state import DrainState, State
+from functions.rules.incidents import Record
 from functions.rules.node_view import NodeView
 from functions.rules.policy import Drain
 
@@ -31,9 +32,11 @@ SOON = timedelta(minutes=15)
 _LOSSES = (Kind.MAINTENANCE, Kind.INTERRUPTION, Kind.TERMINATION)
 
 
-def lost_at(view: NodeView) -> datetime | None:
-    """When the cloud takes the machine, as far as its open incidents and lifecycle hooks say so."""
-    losses = [i for i in incidents.read(view).open if i.kind in _LOSSES]
+def lost_at(view: NodeView, record: Record | None = None) -> datetime | None:
+    """When the cloud takes the machine, as far as its open incidents and lifecycle hooks say so;
+    ``record`` is what is to be written on the node, if that is newer."""
+    record = record or incidents.read(view)
+    losses = [i for i in record.open if i.kind in _LOSSES]
     deadlines = [i.deadline for i in losses]
     if losses:
         deadlines.append(lifecycle.lost_at(view.lifecycle, view.provider_id))

@@ -12,15 +12,16 @@ from datetime import datetime, timedelta
 import msgspec
 
 from events.notice import Severity
-from functions.rules import drain_state, incidents
+from functions.rules import drain_order, drain_state, incidents
 from functions.rules.cordoning.facts import DISMISSED
 from functions.rules.decision import Action, Decision
 from functions.rules.drain_state import DrainState, State
-from functions.rules.drain_times import SOON, TICK, Looks, lost_at
+from functions.rules.drain_times import TICK, Looks
 from functions.rules.node_view import NodeView
 from functions.rules.policy import Drain
 
 FUNCTION = "drain"
+NOT_DUE = "not due yet"
 PATIENCE = timedelta(seconds=30)
 """How long a disruption budget may hold everything up before the drain is said to be blocked:
 replacements take a while to be ready."""
@@ -144,27 +145,34 @@ def decide(
     """One decision for each node that a drain is about: START_DRAIN, EVICT (go on), STOP_DRAIN,
     HOLD, or NOTHING (not yet worth looking at again). Nodes that an event named are looked at."""
     named = frozenset(woken_for)
-    busy = [n.view.name for n in nodes if not n.carries_us and _is_busy(n)]
-    ours = sorted(n.view.name for n in nodes if n.carries_us and _is_busy(n))
+    busy_nodes = [n for n in nodes if _is_busy(n)]
+    busy = [n.view.name for n in busy_nodes if not n.carries_us]
+    ours = [n.view.name for n in busy_nodes if n.carries_us]
+    held = drain_order.held_for_cordons((n.view for n in busy_nodes), now)
     decisions = []
     for node in nodes:
         state, trouble = state_of(node)
         decision = _decide(node, state, trouble, now, node.view.name in named)
         if decision is None:
             continue
+        if decision.action is Action.START_DRAIN and node.view.name in held:
+            why = drain_order.waits(held[node.view.name])
+            decision = _later(decision, Action.NOTHING, why, now)
         acts = decision.action in (Action.START_DRAIN, Action.EVICT)
-        if acts and node.carries_us and not _is_urgent(node, now):
-            before = busy or [name for name in ours if name < node.view.name]
-            if before:
-                decision = msgspec.structs.replace(
-                    decision,
-                    action=Action.HOLD,
-                    reason=f"groundcrew itself runs here: {len(before)} nodes go first",
-                    blocked_by=tuple(before[:3]),
-                    look_again=now + TICK,
-                )
+        waits = acts and node.carries_us and not drain_order.is_urgent(node.view, now)
+        if waits and (before := drain_order.before_ours(node.view.name, busy, ours)):
+            why = f"groundcrew itself runs here: {len(before)} nodes go first"
+            decision = _later(decision, Action.HOLD, why, now, *before[:3])
         decisions.append(decision)
     return decisions
+
+
+def _later(
+    decision: Decision, action: Action, why: str, now: datetime, *blocked_by: str
+) -> Decision:
+    return msgspec.structs.replace(
+        decision, action=action, reason=why, blocked_by=blocked_by, look_again=now + TICK
+    )
 
 
 def _decide(
@@ -192,7 +200,7 @@ def _decide(
     if state is not None and not begins and not named:
         looks = Looks.of(state, view)
         if not looks.due(now):
-            return decision(Action.NOTHING, "not due yet", looks.next(now))
+            return decision(Action.NOTHING, NOT_DUE, looks.next(now))
     if node.paused:
         return decision(Action.HOLD, node.paused, now + TICK, by=node.paused)
     if begins:
@@ -205,12 +213,6 @@ def _is_busy(node: NodeFacts) -> bool:
     """Whether it asks for a drain and is not drained."""
     state, _ = state_of(node)
     return not refusal(node.view) and (state is None or state.state is not State.DRAINED)
-
-
-def _is_urgent(node: NodeFacts, now: datetime) -> bool:
-    """The machine goes away whether its turn has come or not."""
-    lost = lost_at(node.view)
-    return lost is not None and lost - now < SOON
 
 
 def begin(view: NodeView, policy: Drain, now: datetime) -> DrainState:

@@ -19,7 +19,7 @@ from functions.gateways.clock import Clock
 from functions.gateways.kubernetes import errors, types
 from functions.gateways.kubernetes.client import Cluster
 from functions.gateways.together import Turn
-from functions.rules import budget, cordoning, keys
+from functions.rules import budget, cordoning, drain_times, keys
 from functions.rules.cordoning import Facts, NodeFacts, Plan, Verdict
 from functions.rules.decision import Action, Decision
 from functions.rules.ledger import Ledger, Pending
@@ -52,6 +52,8 @@ class Done:
     decisions: list[Decision] = field(default_factory=list)
     cordoned: dict[str, str] = field(default_factory=dict)
     """Node -> severity, for those cordoned or raised just now."""
+    deadlines: dict[str, datetime] = field(default_factory=dict)
+    """Node -> when the cloud takes the machine, for those of them of which that is known."""
     released: list[str] = field(default_factory=list)
     look_again: list[datetime] = field(default_factory=list)
     unfinished: list[Notice] = field(default_factory=list)
@@ -88,6 +90,7 @@ class Crew:
         self._uids: dict[str, str] = {}
         self._away: errors.KubernetesError | None = None
         """Once the server does not answer, or asks for patience, it is asked no more."""
+        self._told = 0
 
     @property
     def left(self) -> float:
@@ -171,8 +174,9 @@ class Crew:
             self.turn.leave()
 
     def tell(self) -> None:
-        """The story so far as Events on the nodes."""
-        tell.tell(self.cluster, self.done.decisions, self._uids, self.now, self.parallel)
+        """The story so far as Events on the nodes, each part of it once."""
+        news, self._told = self.done.decisions[self._told :], len(self.done.decisions)
+        tell.tell(self.cluster, news, self._uids, self.now, self.parallel)
 
     def keep_pending(self, notices: Iterable[Notice]) -> Edit:
         """The edit that keeps notices for machines that may register yet. Where there is no room,
@@ -304,6 +308,8 @@ class Crew:
         for decision in verdict.decisions:
             if decision.action in (Action.CORDON, Action.RAISE):
                 self.done.cordoned[decision.node] = decision.severity
+                if lost := drain_times.lost_at(verdict.view, verdict.record):
+                    self.done.deadlines[decision.node] = lost
             elif decision.action is Action.UNCORDON:
                 self.done.released.append(decision.node)
 

@@ -6,7 +6,7 @@ said: the event is a hint, and may be late.
 """
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 
@@ -56,13 +56,19 @@ class Found:
 
 
 def find(
-    cluster: Cluster, notices: Sequence[Notice], *, full: bool = True, parallel: int = 1
+    cluster: Cluster,
+    notices: Sequence[Notice],
+    named: Mapping[str, types.Node | None] | None = None,
+    *,
+    full: bool = True,
 ) -> Found:
-    """The nodes of ``notices``. Without ``full`` no read of all nodes is made: what is not found
-    by name or stamp is unknown. ``parallel`` reads by name are in flight at once."""
+    """The nodes of ``notices``; those that are called by their names may have been read before
+    (`read_named`). Without ``full`` no read of all nodes is made: what is not found by name or
+    stamp is unknown."""
     found = Found()
     by_machine: list[Notice] = []
-    named = _named(cluster, notices, parallel)
+    if named is None:
+        named = read_named(cluster, notices)
     for notice in notices:
         if notice.identity.capacity_reservation:
             _find_reserved(cluster, notice, found)
@@ -80,6 +86,19 @@ def find(
     if by_machine:
         _find_machines(cluster, by_machine, found, full=full)
     return found
+
+
+def read_named(
+    cluster: Cluster, notices: Iterable[Notice], parallel: int = 1
+) -> dict[str, types.Node | None]:
+    """Every node that ``notices`` call by its name, each read once, ``parallel`` at a time; None
+    where there is no such node."""
+    named = (n.identity for n in notices if not n.identity.capacity_reservation)
+    names = list(dict.fromkeys(said.node for said in named if said.node))
+    if parallel == 1 or len(names) < 2:
+        return {name: _get(cluster, name) for name in names}
+    with ThreadPoolExecutor(parallel) as pool:
+        return dict(zip(names, pool.map(lambda name: _get(cluster, name), names), strict=True))
 
 
 def instance_id(provider_id: str) -> str:
@@ -123,18 +142,6 @@ def is_unstamped(node: types.Node) -> bool:
 
 _SCALE_SET = re.compile(r"(?i)/virtualMachineScaleSets/([^/]+)/virtualMachines/(\d+)$")
 _LABEL_VALUE = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?")
-
-
-def _named(
-    cluster: Cluster, notices: Iterable[Notice], parallel: int
-) -> dict[str, types.Node | None]:
-    """Every node that is called by its name, each read once."""
-    named = (n.identity for n in notices if not n.identity.capacity_reservation)
-    names = list(dict.fromkeys(said.node for said in named if said.node))
-    if parallel == 1 or len(names) < 2:
-        return {name: _get(cluster, name) for name in names}
-    with ThreadPoolExecutor(parallel) as pool:
-        return dict(zip(names, pool.map(lambda name: _get(cluster, name), names), strict=True))
 
 
 def _get(cluster: Cluster, name: str) -> types.Node | None:

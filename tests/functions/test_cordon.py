@@ -1454,6 +1454,93 @@ def test_a_read_of_all_nodes_has_the_next_events_find_theirs() -> None:
     assert fleet.cordoned() == ["n0", "n1", "n2"]
 
 
+def test_that_many_are_cordoned_at_once_is_said_to_those_who_would_begin_with_them() -> None:
+    fleet = Fleet(size=60)
+    fleet.resync()
+
+    def told(*names: str) -> Any:
+        answer = cordon.handle_many([fleet.sick(name) for name in names], fleet.context())[0].answer
+        assert answer is not None
+        return answer.data
+
+    assert "cordoned_lately" not in told(*(f"n{number}" for number in range(9)))
+    assert told("n9")["cordoned_lately"] == 10
+    fleet.pass_time(timedelta(seconds=5))
+    assert "cordoned_lately" not in told("n10")
+
+
+def test_when_the_cloud_takes_the_machine_is_said_with_the_cordon(fleet: Fleet) -> None:
+    answer = fleet.handle(spot(instance_of(fleet))).answer
+    assert answer is not None
+    [node] = answer.data["nodes"]
+    [incident] = fleet.record().incidents
+    assert node["deadline"] == incident.deadline
+
+
+class TestEventsComeAfterTheAnswers:
+    """They are half of the writes of a storm, and nobody waits for them."""
+
+    def test_calls_that_were_taken_along_do_not_wait_for_them(self, fleet: Fleet) -> None:
+        go_on = threading.Event()
+
+        def hang(_: Request) -> None:
+            assert go_on.wait(10)
+
+        inner = EmbeddedTransport(fleet.cluster, fleet.clock.waited)
+        transport = Between(inner, "POST", "/events", hang)
+        settings = fleet.context().settings
+        sick = [fleet.sick(f"n{number}") for number in range(3)]
+        turn = fleet.together.turn()
+        assert turn.take(1)
+        with ThreadPoolExecutor(3) as pool:
+            calls = [
+                pool.submit(
+                    cordon.handle,
+                    event,
+                    Context(
+                        lambda: Cluster(transport), fleet.clock, settings, together=fleet.together
+                    ),
+                )
+                for event in sick
+            ]
+            ends = time.monotonic() + 10
+            while fleet.together.waiting < 3 and time.monotonic() < ends:
+                time.sleep(0.001)
+            turn.leave()
+            while sum(call.done() for call in calls) < 2 and time.monotonic() < ends:
+                time.sleep(0.001)
+            over = sum(call.done() for call in calls)
+            assert fleet.cordoned() == ["n0", "n1", "n2"]
+            go_on.set()
+        assert over == 2
+        assert transport.times == 3
+        assert len([1 for call in calls if call.result().answer]) == 1
+        requests = [r for call in calls if (r := call.result().requests)]
+        assert [r["create events"] for r in requests] == [3]
+
+    def test_what_was_done_is_told_although_the_event_has_to_come_again(self) -> None:
+        fleet = Fleet(seconds=1.2)
+        fleet.resync()
+        first, second = fleet.sick("n0"), fleet.sick("n1")
+        fleet.cluster.faults.before(
+            "patch", "/nodes/n0", lambda call: (fleet.clock.sleep(3), _contend(fleet, 10_000))
+        )
+        with pytest.raises(errors.Contended):
+            cordon.handle_many([first, second], fleet.context())
+        assert fleet.cordoned() == ["n0"]
+        told = [e["involvedObject"]["name"] for e in fleet.cluster.all("events")]
+        assert told == ["n0"]
+
+    def test_where_the_rest_is_left_to_the_resync_they_are_written_once(self) -> None:
+        fleet = Fleet(seconds=1.2)
+        fleet.resync()
+        events = [fleet.sick("n0"), fleet.sick("n1")]
+        fleet.cluster.faults.before("patch", "/nodes/n0", lambda call: fleet.clock.sleep(3))
+        cordon.handle_many(events, fleet.context())
+        assert fleet.cordoned() == ["n0"]
+        assert len(fleet.cluster.requests("create", "events")) == 1
+
+
 def labelled(fleet: Fleet) -> int:
     labels = [fleet.node(f"n{number}")["metadata"].get("labels", {}) for number in range(10)]
     return sum(keys.INSTANCE in one for one in labels)

@@ -51,10 +51,11 @@ class DrainWorld:
         deadline: datetime | None = None,
         severity: str = "evict",
         cordoned: bool = True,
+        ago: timedelta = timedelta(0),
         **fields: Any,
     ) -> None:
-        """What cordon leaves on a node that is to be emptied."""
-        now = self.clock.now()
+        """What cordon left, so long ago, on a node that is to be emptied."""
+        now = self.clock.now() - ago
         found = self.node(name)
         incident = Incident(
             source="kubernetes.node",

@@ -13,6 +13,7 @@ from functions.gateways.kubernetes.errors import KubernetesError
 from functions.gateways.together import Together, Turn
 
 SECONDS = 10.0
+Does = Callable[[Sequence[int], Turn, float], Sequence[int | KubernetesError]]
 
 
 class Work:
@@ -30,11 +31,7 @@ class Work:
         return [ask * 2 for ask in asks]
 
 
-def _at_once(
-    together: Together,
-    work: Callable[[Sequence[int], Turn, float], Sequence[int | KubernetesError]],
-    asks: Sequence[int],
-) -> list[Future[int]]:
+def _at_once(together: Together, work: Does, asks: Sequence[int]) -> list[Future[int]]:
     """Calls that come while another has its turn, and are over when this returns."""
     turn = together.turn()
     assert turn.take(SECONDS)
@@ -140,6 +137,44 @@ def test_a_turn_that_is_left_early_lets_the_next_begin() -> None:
         assert not call.done()
         first_is_over.set()
         assert call.result() == 1
+
+
+def test_those_that_are_answered_early_do_not_wait_for_the_rest() -> None:
+    together, go_on = Together(), threading.Event()
+
+    def work(asks: Sequence[int], turn: Turn, waited: float) -> list[int]:
+        turn.leave()
+        turn.answer([ask * 2 for ask in asks])
+        assert go_on.wait(SECONDS)
+        return [ask * 3 for ask in asks]
+
+    turn = together.turn()
+    assert turn.take(SECONDS)
+    with ThreadPoolExecutor(3) as pool:
+        calls = [pool.submit(together.run, ask, work, SECONDS) for ask in range(1, 4)]
+        _until(lambda: together.waiting == 3)
+        turn.leave()
+        _until(lambda: sum(call.done() for call in calls) == 2)
+        [ours] = [number for number, call in enumerate(calls, 1) if not call.done()]
+        assert [c.result() for n, c in enumerate(calls, 1) if n != ours] == [
+            n * 2 for n in range(1, 4) if n != ours
+        ]
+        go_on.set()
+        assert calls[ours - 1].result() == ours * 3
+
+
+@pytest.mark.parametrize("problem", [errors.Unreachable("gone"), ZeroDivisionError()])
+def test_what_fails_after_they_were_answered_is_no_matter_of_theirs(problem: Exception) -> None:
+    together = Together()
+
+    def work(asks: Sequence[int], turn: Turn, waited: float) -> list[int]:
+        turn.answer([ask * 2 for ask in asks])
+        raise problem
+
+    calls = _at_once(together, work, [1, 2, 3])
+    failed = [call for call in calls if call.exception()]
+    assert len(failed) == 1
+    assert sum(call.result() for call in calls if call not in failed) in (6, 8, 10)
 
 
 def test_it_is_said_how_long_the_oldest_of_them_has_waited() -> None:

@@ -111,6 +111,60 @@ def test_a_machine_that_is_about_to_go_does_not_wait_for_its_turn() -> None:
     assert decide(spot, facts(view("n1")))[0].action is Action.START_DRAIN
 
 
+class TestManyCordonedAtOnce:
+    """Half a fleet is accused within seconds: what is evicted now would come up on the next one."""
+
+    MANY = tuple(facts(view(f"n{number}")) for number in range(10))
+    SECOND = timedelta(seconds=1)
+
+    def actions(self, *nodes: NodeFacts, after: timedelta = SECOND) -> set[Action]:
+        return {d.action for d in decide(*nodes, now=NOW + after)}
+
+    def test_none_is_begun_while_more_are_to_be_expected(self) -> None:
+        decisions = decide(*self.MANY, now=NOW + self.SECOND, named="n3")
+        assert {d.action for d in decisions} == {Action.NOTHING}
+        assert decisions[0].reason.startswith("10 nodes were cordoned just now")
+        assert decisions[0].look_again == NOW + 6 * self.SECOND
+
+    def test_when_no_more_come_all_are(self) -> None:
+        assert self.actions(*self.MANY, after=4 * self.SECOND) == {Action.START_DRAIN}
+
+    def test_a_few_are_begun_at_once(self) -> None:
+        assert self.actions(*self.MANY[:9]) == {Action.START_DRAIN}
+
+    def test_nobody_waits_for_ever_where_they_come_all_day(self) -> None:
+        fresh = [facts(cordoned_at(n, NOW + 29 * self.SECOND)) for n in range(10)]
+        early = facts(view("early"))
+        before = decide(early, *fresh, now=NOW + 29 * self.SECOND)
+        after = decide(early, *fresh, now=NOW + 30 * self.SECOND)
+        assert [before[0].action, after[0].action] == [Action.NOTHING, Action.START_DRAIN]
+
+    def test_what_was_begun_goes_on(self) -> None:
+        begun = facts(view("begun"), state())
+        assert self.actions(begun, *self.MANY) == {Action.EVICT, Action.NOTHING}
+
+    def test_a_machine_that_is_about_to_go_is_begun(self) -> None:
+        spots = [facts(view(f"s{n}", deadline=NOW + 2 * MINUTE)) for n in range(10)]
+        assert self.actions(*spots) == {Action.START_DRAIN}
+
+    @pytest.mark.parametrize("wrong", [-5 * MINUTE, 5 * MINUTE])
+    def test_a_clock_that_is_wrong_holds_nothing_up(self, wrong: timedelta) -> None:
+        nodes = [facts(cordoned_at(number, NOW + wrong)) for number in range(10)]
+        now = facts(cordoned_at(10, NOW + self.SECOND))
+        assert self.actions(now, *nodes) == {Action.START_DRAIN}
+
+    def test_those_that_nobody_asks_to_empty_do_not_count(self) -> None:
+        others = [facts(view(f"c{n}", state="cordon")) for n in range(10)]
+        drained = [facts(view(f"d{n}"), state(State.DRAINED)) for n in range(10)]
+        [decision] = [d for d in decide(facts(), *others, *drained) if d.node == "n1"]
+        assert decision.action is Action.START_DRAIN
+
+
+def cordoned_at(number: int, at: datetime) -> NodeView:
+    record = Record(machine="p", cordon=Cordon(at=at), incidents=incidents.read(view()).incidents)
+    return view(f"at-{number}", incidents=incidents.encode(record))
+
+
 def conclude(
     result: Result, before: DrainState | None = None, after: timedelta = timedelta(seconds=3)
 ) -> tuple[DrainState, Decision]:

@@ -1,6 +1,7 @@
 """Many nodes in one call of the function, on a real clock: as many as the server keeps up with."""
 
 from collections.abc import Iterator
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -22,7 +23,7 @@ def world() -> Iterator[World]:
     with world_over_http() as made:
         for name in NAMES:
             made.add_node(name, unschedulable=True)
-            made.mark(name)
+            made.mark(name, ago=timedelta(minutes=1))
             for number in range(PODS):
                 made.pod(f"{name}-{number}", app="web", on=name, stop_seconds=0.1)
         yield made
