@@ -135,7 +135,7 @@ def test_nodes_are_read_together_where_they_are_a_good_part_of_the_cluster(
         world.add_node(f"more-{number}")
     for number in range(pods):
         world.pod(f"web-{number}")
-    assert read_read_together.worth(world.cluster, FROM_NODES) is expected
+    assert read_together.worth(world.cluster, FROM_NODES) is expected
     assert world.cluster.requests == {"list nodes": 1, "list pods": 1}
 
 
@@ -150,10 +150,10 @@ def test_how_many_nodes_there_are_does_not_matter_where_a_label_selects_them(wor
 def test_for_few_nodes_or_without_the_right_it_is_not_asked_how_large_the_cluster_is(
     world: World,
 ) -> None:
-    assert not read_read_together.worth(world.cluster, FROM_NODES - 1)
+    assert not read_together.worth(world.cluster, FROM_NODES - 1)
     assert world.cluster.requests == {}
     world.server.faults.fail("list", "/nodes", 403)
-    assert not read_read_together.worth(world.cluster, FROM_NODES)
+    assert not read_together.worth(world.cluster, FROM_NODES)
 
 
 def test_a_node_that_is_no_longer_selected_is_asked_for_by_name(world: World) -> None:
