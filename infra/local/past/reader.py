@@ -180,8 +180,12 @@ class Reader:
                 del self._gone[next(iter(self._gone))]
 
 
+_UNREAD = ("images", "runtimeHandlers", "volumesInUse")
+
+
 def unmarked(node: Mapping[str, Any], *, cordoned: bool) -> dict[str, Any]:
-    """``node`` as it would be without us. ``cordoned``: by others."""
+    """``node`` as it would be without us, and without what no function reads and each of their
+    readings would carry. ``cordoned``: by others."""
     meta, spec = dict(node["metadata"]), dict(node.get("spec") or {})
     labels, notes = meta.get("labels") or {}, meta.get("annotations") or {}
     hidden = OUR_LABELS
@@ -189,10 +193,14 @@ def unmarked(node: Mapping[str, Any], *, cordoned: bool) -> dict[str, Any]:
         hidden = OUR_LABELS | {keys.EXCLUDE_FROM_LOAD_BALANCERS}
     meta["labels"] = {k: v for k, v in labels.items() if k not in hidden}
     meta["annotations"] = {k: v for k, v in notes.items() if k not in OUR_ANNOTATIONS}
+    meta.pop("managedFields", None)
     spec.pop("unschedulable", None)
     if cordoned:
         spec["unschedulable"] = True
-    return {"apiVersion": "v1", "kind": "Node", **node, "metadata": meta, "spec": spec}
+    found = {"apiVersion": "v1", "kind": "Node", **node, "metadata": meta, "spec": spec}
+    if status := node.get("status"):
+        found["status"] = {k: v for k, v in status.items() if k not in _UNREAD}
+    return found
 
 
 def _by_others(node: "_Node", *, before: bool) -> bool:

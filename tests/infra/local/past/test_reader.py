@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from infra.local.past.reader import REMEMBERED, Heard, Reader
+from infra.local.past.reader import REMEMBERED, Heard, Reader, unmarked
 from tests.support.histories import DOUBLE_BIT_ERROR, START, marked, node, posted, told
 
 OURS = {"v": 1, "cordon": {"at": START.isoformat(), "lb": True}}
@@ -68,6 +68,16 @@ def test_our_marks_and_our_cordon_are_taken_off() -> None:
         "groundcrew.dev/replacement-approved",
     ]
     assert "node.kubernetes.io/exclude-from-external-load-balancers" not in labels
+
+
+def test_what_no_function_reads_is_left_out() -> None:
+    seen = node("n1")
+    seen["metadata"]["managedFields"] = [{"manager": "kubelet"}]
+    seen["status"] |= {"images": [{"names": ["a"]}], "runtimeHandlers": [{"name": "runc"}]}
+    found = unmarked(seen, cordoned=False)
+    assert found == unmarked(node("n1"), cordoned=False)
+    assert found["status"]["conditions"]
+    assert "images" in seen["status"], "what was recorded stays as it was"
 
 
 def test_a_heartbeat_with_our_marks_is_left_to_each_world() -> None:
