@@ -21,7 +21,8 @@ import msgspec
 import pytest
 
 from functions.gateways.clock import SystemClock
-from functions.gateways.kubernetes.client import PAGE, Cluster
+from functions.gateways.kubernetes.client import Cluster
+from functions.gateways.kubernetes.exchange import PAGE
 from functions.gateways.kubernetes.transport import Request, Response
 from functions.rules import keys
 from functions.rules import policy as policies
