@@ -52,9 +52,6 @@ ALREADY_DONE = "all that the event says is done already, as it shows itself"
 TOGETHER = "done together with the event of another call"
 
 FULL_READ = timedelta(minutes=5)
-UNSETTLED = f"{keys.STATE},{keys.STATE} notin ({cordoning.RELEASED})"
-"""Nodes with a mark that is more than history. One that was given back is as any other again: what
-it says comes as an event, and by the reading of all nodes."""
 SEARCH = timedelta(minutes=1)
 """How often events about machines that no label names may have all nodes read: an account holds
 many machines that are none of the cluster's. In between they wait for the resync."""
@@ -195,7 +192,7 @@ def resync(context: Context) -> Outcome:
     out: list[Place] = []
     work: dict[str, tuple[types.Node, tuple[Notice, ...]]] = {}
     unstamped: list[types.Node] = []
-    for node in context.cluster.list_nodes("" if full else UNSETTLED):
+    for node in context.cluster.list_nodes("" if full else keys.STATE):
         view = mark.view(node, policy)
         census.count(view, cordoning.domains_of(view, policy))
         if cordoning.is_out(view):

@@ -3,7 +3,7 @@
 import json
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -21,7 +21,6 @@ from functions.edge.context import Context, Outcome, Settings
 from functions.gateways.kubernetes import errors
 from functions.gateways.kubernetes.client import Cluster
 from functions.gateways.kubernetes.transport import Request
-from functions.gateways.kubernetes.types import Node
 from functions.gateways.together import Together
 from functions.rules import cordoning, incidents, keys, policy
 from functions.rules.cordoning import Facts, Plan
@@ -1650,31 +1649,5 @@ def test_nodes_whose_incidents_are_over_are_not_decided_about_again(
         fleet.resync()
     assert decided == []
     fleet.condition("n0", "DiskPressure", "True", "Full")
-    fleet.pass_time(timedelta(minutes=5))
     fleet.resync()
     assert set(decided) == {"n0"}
-
-
-def test_nodes_that_were_given_back_are_read_with_all_others_alone() -> None:
-    fleet = Fleet()
-    fleet.resync()
-    for name in ("n0", "n1"):
-        fleet.handle(fleet.update(fleet.condition(name, "DiskPressure", "True", "Full")))
-    fleet.handle(fleet.update(fleet.condition("n0", "DiskPressure", "False", "Room")))
-    fleet.resync()
-    read: list[str] = []
-    context = fleet.context()
-    list_nodes = context.cluster.list_nodes
-
-    def noting(selector: str = "") -> Iterator[Node]:
-        for node in list_nodes(selector):
-            read.append(node.name)
-            yield node
-
-    context.cluster.list_nodes = noting  # type: ignore[method-assign]
-    fleet.pass_time(timedelta(minutes=1))
-    cordon.handle(ping(), context)
-    assert read == ["n1"]
-    fleet.pass_time(timedelta(minutes=5))
-    cordon.handle(ping(), context)
-    assert read[1:] == [f"n{number}" for number in range(10)]
