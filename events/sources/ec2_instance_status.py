@@ -46,6 +46,8 @@ class Event(msgspec.Struct, frozen=True, rename="pascal"):
     instance_event_id: str = ""
     description: str = ""
     not_before: str | None = None
+    not_before_deadline: str | None = None
+    """Until when whoever owns the instance may move it to."""
 
 
 class Status(msgspec.Struct, frozen=True, rename="pascal"):
@@ -155,5 +157,10 @@ def _scheduled(event: Event, identity: Identity, where: str) -> Notice:
     if event.not_before:
         starts = decoding.time(event.not_before, field=f"{where}.NotBefore")
     over = ec2_scheduled.over(event.description)
-    told = Scheduled(event.code, event.instance_event_id, event.description, starts, over)
+    movable = None
+    if event.not_before_deadline:
+        movable = decoding.time(event.not_before_deadline, field=f"{where}.NotBeforeDeadline")
+    told = Scheduled(
+        event.code, event.instance_event_id, event.description, starts, over, movable=movable
+    )
     return ec2_scheduled.notice(told, identity)

@@ -11,7 +11,7 @@ import csv
 import fnmatch
 import functools
 import re
-from datetime import datetime
+from datetime import UTC, datetime
 from importlib import resources
 from typing import NamedTuple
 
@@ -28,6 +28,8 @@ class Scheduled(NamedTuple):
     """How it ended (``completed``, ``canceled``); empty while it is to come."""
     doubt: str = ""
     """What about it is not understood."""
+    movable: datetime | None = None
+    """Until when it can be moved to (ModifyInstanceEventStartTime); None where it cannot."""
 
 
 def notice(event: Scheduled, identity: Identity) -> Notice:
@@ -41,6 +43,10 @@ def notice(event: Scheduled, identity: Identity) -> Notice:
         doubt = event.doubt or ("it does not say when" if event.starts is None else "")
         if doubt:
             severity, why = Severity.WATCH, f"{why}; {doubt}"
+        if event.movable:
+            why += (
+                f"; can be moved, to {event.movable.astimezone(UTC):%Y-%m-%d %H:%MZ} at the latest"
+            )
     return Notice(
         kind=kind,
         severity=severity,

@@ -62,6 +62,8 @@ def notices(
     reasons = ", ".join(upcoming.maintenance_reasons or ())
     words = f"{said}: {reasons}" if reasons else said
     window = f", {upcoming.window_start_time}" if starts else ""
+    if upcoming.can_reschedule and not under_way:
+        window += ", can be moved"
     found = [
         Notice(
             # What is under way is not a plan any more, and waits for no budget.

@@ -148,6 +148,18 @@ def test_one_health_event_about_three_instances_empties_all_three(world: World) 
     assert world.cordoned() == ["n0", "n1", "n2"]
 
 
+def test_of_five_hundred_machines_in_one_event_the_three_that_are_ours_are_emptied(
+    world: World,
+) -> None:
+    others = [f"i-{n:017x}" for n in range(1000, 1497)]
+    cloud.put(world.url, health(*others[:200], *MACHINES[:3], *others[200:]))
+    with consuming(world) as consumer:
+        eventually(lambda: world.empty() == ["n0", "n1", "n2"])
+        eventually(lambda: consumer.counts.left == 1)
+    assert world.cordoned() == ["n0", "n1", "n2"]
+    assert sum(cloud.depth(world.url)) == 1, "the others' is left to them"
+
+
 @pytest.mark.parametrize(
     "said",
     [
