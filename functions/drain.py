@@ -117,7 +117,7 @@ def _go_on(context: Context, marked: Mapping[str, types.Node], named: frozenset[
     said = [d for one in done for d in one.decisions]
     return Outcome(
         decisions=tuple(d for d in said if d.action is not Action.NOTHING),
-        answer=_answer(done),
+        answer=_answer(done, facts),
         look_again=min((d.look_again for d in said if d.look_again), default=None),
         more=any(one.late for one in done),
     )
@@ -195,23 +195,29 @@ def _read(
     context: Context, marked: Mapping[str, types.Node], in_force: Active, now: datetime
 ) -> dict[str, NodeFacts]:
     carriers = {context.settings.pod_node}
-    if len(marked) > 1:
-        own = context.cluster.list_pods(namespace=context.settings.namespace)
-        carriers |= {p.spec.node_name or "" for p in own.items or () if not p.finished}
     views = {name: mark.view(node, in_force.policy) for name, node in marked.items()}
-    return {
+    facts = {
         name: NodeFacts(
             view=view,
             annotation=marked[name].metadata.annotation(keys.DRAIN),
-            carries_us=name in carriers,
             paused=in_force.paused(view.pool, now),
         )
         for name, view in views.items()
     }
+    if sum(map(draining.is_busy, facts.values())) > 1:
+        # Whose turn it is depends on where we run ourselves.
+        own = context.cluster.list_pods(namespace=context.settings.namespace)
+        carriers |= {p.spec.node_name or "" for p in own.items or () if not p.finished}
+    return {name: replace(fact, carries_us=name in carriers) for name, fact in facts.items()}
 
 
-def _answer(done: list[Done]) -> Answer | None:
-    drained = [{"node": d.node, "evicted": d.state.evicted} for d in done if d.drained and d.state]
+def _answer(done: list[Done], facts: Mapping[str, NodeFacts]) -> Answer | None:
+    drained = [
+        {"node": d.node, "evicted": d.state.evicted}
+        | ({"leaves": True} if draining.leaves(facts[d.node].view) else {})
+        for d in done
+        if d.drained and d.state
+    ]
     blocked = [
         {"node": d.node, "blocked_by": list(d.state.blocked_by)}
         for d in done

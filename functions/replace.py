@@ -27,6 +27,7 @@ from datetime import datetime, timedelta
 import msgspec
 
 from events.cloudevent import CloudEvent
+from events.errors import MalformedEvent
 from functions.edge.context import Answer, Context, Outcome
 from functions.gateways.kubernetes import errors, types
 from functions.rules import keys, replacing
@@ -67,8 +68,28 @@ def handle(event: CloudEvent, context: Context) -> Outcome:
     if event.type == PING:
         return look(context)
     if event.type == DRAINED:
+        if _all_leave(event):
+            return Outcome(declined="their machines go by themselves")
         return look(context)
     return Outcome(declined=f"replace has nothing to do with {event.type}")
+
+
+class _Drained(msgspec.Struct):
+    leaves: bool = False
+
+
+class _DrainedData(msgspec.Struct):
+    nodes: list[_Drained] = []
+    count: int = 0
+
+
+def _all_leave(event: CloudEvent) -> bool:
+    """Whether nothing is to be mended on the nodes of the event. The resync looks all the same."""
+    try:
+        said = msgspec.json.decode(event.data or b"{}", type=_DrainedData)
+    except (msgspec.DecodeError, UnicodeDecodeError) as problem:
+        raise MalformedEvent("data", str(problem)) from problem
+    return 0 < said.count <= len(said.nodes) and all(node.leaves for node in said.nodes)
 
 
 def look(context: Context) -> Outcome:

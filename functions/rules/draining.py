@@ -11,7 +11,7 @@ from datetime import datetime, timedelta
 
 import msgspec
 
-from events.notice import Severity
+from events.notice import Kind, Severity
 from functions.rules import drain_order, drain_state, incidents
 from functions.rules.cordoning.facts import DISMISSED
 from functions.rules.decision import Action, Decision
@@ -145,7 +145,7 @@ def decide(
     """One decision for each node that a drain is about: START_DRAIN, EVICT (go on), STOP_DRAIN,
     HOLD, or NOTHING (not yet worth looking at again). Nodes that an event named are looked at."""
     named = frozenset(woken_for)
-    busy_nodes = [n for n in nodes if _is_busy(n)]
+    busy_nodes = [n for n in nodes if is_busy(n)]
     busy = [n.view.name for n in busy_nodes if not n.carries_us]
     ours = [n.view.name for n in busy_nodes if n.carries_us]
     held = drain_order.held_for_cordons((n.view for n in busy_nodes), now)
@@ -209,7 +209,14 @@ def _decide(
     return decision(Action.EVICT, "the drain goes on")
 
 
-def _is_busy(node: NodeFacts) -> bool:
+def leaves(view: NodeView) -> bool:
+    """Whether the machine goes by itself (a spot interruption), nobody waits to be told that it is
+    empty, and nothing about it is to be mended."""
+    found = incidents.read(view).open
+    return not view.lifecycle and all(one.kind is Kind.INTERRUPTION for one in found)
+
+
+def is_busy(node: NodeFacts) -> bool:
     """Whether it asks for a drain and is not drained."""
     state, _ = state_of(node)
     return not refusal(node.view) and (state is None or state.state is not State.DRAINED)

@@ -110,6 +110,28 @@ def test_a_node_that_is_to_be_emptied_is_drained_in_one_call(world: World) -> No
     assert world.events() == [("NodeDrained", "n1")], "one story, one Event"
 
 
+@pytest.mark.parametrize("kind", [Kind.INTERRUPTION, Kind.TERMINATION, Kind.FAULT])
+def test_of_a_machine_that_goes_by_itself_it_is_said_so(world: World, kind: Kind) -> None:
+    world.replicas("web", 1)
+    world.mark(kind=kind)
+    outcome = world.call(cordoned("n1"))
+    assert outcome.answer is not None
+    (told,) = outcome.answer.data["nodes"]
+    assert told.get("leaves", False) is (kind is Kind.INTERRUPTION)
+
+
+def test_where_we_run_ourselves_is_not_asked_for_the_sake_of_one_node(world: World) -> None:
+    world.add_node("n3", unschedulable=True)
+    world.mark("n3")
+    world.call(cordoned("n3"))
+    world.replicas("web", 1)
+    world.mark()
+    world.server.requests().clear()
+    world.call(cordoned("n1"))
+    assert world.state().state is State.DRAINED
+    assert not [r for r in world.server.requests() if r.path.endswith(f"/{NAMESPACE}/pods")]
+
+
 def test_the_drain_is_written_down_before_the_first_eviction(world: World) -> None:
     world.replicas("web", 1)
     world.mark()

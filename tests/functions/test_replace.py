@@ -6,6 +6,7 @@ from datetime import timedelta
 import pytest
 
 from events.cloudevent import CloudEvent
+from events.errors import MalformedEvent
 from functions import replace
 from functions.edge.context import Context, Settings
 from functions.gateways.kubernetes.client import Cluster
@@ -107,6 +108,40 @@ def test_a_drained_node_is_looked_at_at_once(world: EndingWorld) -> None:
     )
     replace.handle(event, context)
     assert len(world.cloud.ended) == 1
+
+
+@pytest.mark.parametrize(
+    ("nodes", "count", "declined"),
+    [
+        ([{"node": "n0", "leaves": True}], 1, True),
+        ([{"node": "n0", "leaves": True}, {"node": "n1"}], 2, False),
+        ([{"node": "n0", "leaves": True}], 2, False),
+        ([], 0, False),
+    ],
+)
+def test_of_machines_that_go_by_themselves_nothing_is_read(
+    nodes: list[object], count: int, declined: bool
+) -> None:
+    class Connected(Exception):
+        pass
+
+    def connect() -> Cluster:
+        raise Connected
+
+    data = json.dumps({"nodes": nodes, "count": count}).encode()
+    event = CloudEvent(id="1", source="x", type=replace.DRAINED, data=data)
+    context = Context(connect, None, Settings())
+    if declined:
+        assert replace.handle(event, context).declined
+    else:
+        with pytest.raises(Connected):
+            replace.handle(event, context)
+
+
+def test_a_drained_event_that_is_none_is_refused() -> None:
+    event = CloudEvent(id="1", source="x", type=replace.DRAINED, data=b'{"nodes": 7}')
+    with pytest.raises(MalformedEvent, match="data"):
+        replace.handle(event, Context(lambda: None, None, Settings()))  # type: ignore[arg-type]
 
 
 def test_the_ladder_is_climbed_with_a_boot_that_is_confirmed_and_watched() -> None:

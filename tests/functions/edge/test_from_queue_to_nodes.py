@@ -9,6 +9,7 @@ or one out of a topic, ended the process after a minute.
 import json
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
@@ -91,6 +92,10 @@ class World:
         places = range(len(MACHINES))
         return [f"n{place}" for place in places if self._get("pods", f"p{place}") is None]
 
+    def drained(self, node: str) -> bool:
+        found = self.cluster.get("nodes", "", node) or {"metadata": {"annotations": {}}}
+        return "drained" in found["metadata"]["annotations"].get("groundcrew.dev/drain", "")
+
     def later(self) -> None:
         """All clocks of the functions have come round."""
         for name in ("cordon", "drain"):
@@ -146,6 +151,25 @@ def test_one_health_event_about_three_instances_empties_all_three(world: World) 
         eventually(lambda: world.empty() == ["n0", "n1", "n2"])
         eventually(lambda: cloud.depth(world.url) == (0, 0))
     assert world.cordoned() == ["n0", "n1", "n2"]
+
+
+def test_a_lone_interruption_costs_seventeen_requests_beside_its_evictions(world: World) -> None:
+    before = len(world.cluster.requests())
+    cloud.put(world.url, cloud.spot(MACHINES[0]))
+    with consuming(world):
+        eventually(lambda: world.drained("n0"))
+    asked = Counter(
+        f"{r.verb} {r.path.rsplit('/', 1)[-1]}" for r in world.cluster.requests()[before:]
+    )
+    assert asked == {
+        # Cordon and drain each look at the policy and at nodes, mark the node and tell of it.
+        "list configmaps": 2, "list nodes": 2, "patch n0": 3, "create events": 3,
+        # Its place in the budgets.
+        "patch groundcrew-ledger": 1, "patch groundcrew-ledger-gpu": 1,
+        # Whether it may, what is there, what holds it up, when it goes, and that it is gone.
+        "create selfsubjectaccessreviews": 1, "list pods": 2, "list poddisruptionbudgets": 1,
+        "create eviction": 1, "watch pods": 1,
+    }  # fmt: skip
 
 
 def test_of_five_hundred_machines_in_one_event_the_three_that_are_ours_are_emptied(
