@@ -153,7 +153,7 @@ def test_one_health_event_about_three_instances_empties_all_three(world: World) 
     assert world.cordoned() == ["n0", "n1", "n2"]
 
 
-def test_a_lone_interruption_costs_seventeen_requests_beside_its_evictions(world: World) -> None:
+def test_a_lone_interruption_costs_sixteen_requests_beside_its_evictions(world: World) -> None:
     before = len(world.cluster.requests())
     cloud.put(world.url, cloud.spot(MACHINES[0]))
     with consuming(world):
@@ -163,7 +163,7 @@ def test_a_lone_interruption_costs_seventeen_requests_beside_its_evictions(world
     )
     assert asked == {
         # Cordon and drain each look at the policy and at nodes, mark the node and tell of it.
-        "list configmaps": 2, "list nodes": 2, "patch n0": 3, "create events": 3,
+        "list configmaps": 2, "list nodes": 2, "patch n0": 3, "create events": 2,
         # Its place in the budgets.
         "patch groundcrew-ledger": 1, "patch groundcrew-ledger-gpu": 1,
         # Whether it may, what is there, what holds it up, when it goes, and that it is gone.
