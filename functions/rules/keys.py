@@ -18,6 +18,11 @@ HANDED_OVER = "groundcrew.dev/handed-over"
 """Node annotation, written by whoever owns the machines: the token of the request they took."""
 GPU_UUIDS = "groundcrew.dev/gpu-uuids"
 """Node annotation, written by whoever tests the GPUs: their UUIDs, separated by commas."""
+HOST = "groundcrew.dev/host"
+"""Node label, written by whoever knows: the physical host that the machine runs on."""
+SPARE = "groundcrew.dev/spare"
+"""Node label, written by people: ``true`` on a node that is kept idle, to stand in for a machine of
+its pool that ends and may not come back."""
 CORDONED_BY = "groundcrew.dev/cordoned-by"
 """Node annotation, written by the operator's commands: who took the node out of service
 (`rules.claim`)."""

@@ -203,6 +203,7 @@ class Replace(_Document, frozen=True):
     startup_taint: str
     handed_over_within: Duration
     evidence_within: Duration
+    beside: list[Literal["nvsentinel", "aws-node-termination-handler"]]
 
 
 class Reboots(_Document, frozen=True):

@@ -156,6 +156,9 @@ def _loosened_ends(old: Policy, new: Policy) -> Iterable[Change]:
     for pool in new.replace.act_in:
         if not any(fnmatch.fnmatchcase(pool, wide) for wide in old.replace.act_in):
             yield Change("replace.act_in", "", pool)
+    for who in new.replace.beside:
+        if who not in old.replace.beside:
+            yield Change("replace.beside", "", who)
     for pool in old.replace.reserved:
         if not any(fnmatch.fnmatchcase(pool, wide) for wide in new.replace.reserved):
             yield Change("replace.reserved", pool, "")

@@ -1,7 +1,9 @@
 """The replace function against the embedded cluster and a cloud, on simulated time."""
 
 import json
+import random
 from datetime import timedelta
+from typing import Any
 
 import pytest
 
@@ -9,6 +11,7 @@ from events.cloudevent import CloudEvent
 from events.errors import MalformedEvent
 from functions import replace
 from functions.edge.context import Context, Settings
+from functions.gateways.aws.errors import Throttled
 from functions.gateways.kubernetes.client import Cluster
 from functions.gateways.kubernetes.types import Node
 from functions.rules import hold, keys
@@ -212,6 +215,44 @@ def test_work_that_came_back_keeps_the_machine(world: EndingWorld) -> None:
     assert "default/late" in str(world.outcomes[-1].decisions) or world.entry().empty is None
 
 
+def label(world: EndingWorld, name: str, key: str, value: str) -> None:
+    found = world.node(name)
+    found["metadata"]["labels"][key] = value
+    world.server.apply(found)
+
+
+def test_of_reserved_capacity_so_many_end_as_idle_nodes_stand_in_for() -> None:
+    rules = "replace: {act_in: ['*'], reserved: [gpu]}\nladder: [{rungs: [replace]}]\n"
+    world = EndingWorld(rules + "terminate: {pool_per_day: 100%, per_hour: 10}\n", nodes=6)
+    world.sick("n1")
+    world.server.apply(builders.pod("work", node="n4"))
+    for name in ("n3", "n4"):
+        label(world, name, keys.SPARE, "true")
+    world.minutes(70)
+    assert len(world.cloud.ended) == 1, "n4 is labelled, and not idle"
+    world.server.delete("pods", "default", "work")
+    world.minutes(40)
+    assert len(world.cloud.ended) == 2
+
+
+def test_hardware_that_comes_back_days_after_its_replacement_is_found_and_told(
+    world: EndingWorld,
+) -> None:
+    label(world, "n0", keys.HOST, "rack7-03")
+    world.minutes(21)
+    world.add("n7")
+    world.minutes(2)
+    assert world.entry().over
+    world.wait(timedelta(days=3))
+    world.add("n8")
+    label(world, "n8", keys.HOST, "rack7-03")
+    world.minutes(11)
+    assert world.answers()[-1] == "hardware.returned"
+    said = [d for o in world.outcomes for d in o.decisions if d.action.value == "hardware-back"]
+    assert {d.node for d in said} == {"n8"}
+    assert said[0].reason.startswith(f"host rack7-03 was that of {world.machine()} (node n0)")
+
+
 def test_two_nodes_that_claim_one_machine_keep_it(world: EndingWorld) -> None:
     world.add("n8", provider_id=world.machine())
     world.minutes(30)
@@ -251,6 +292,53 @@ def test_a_refused_end_is_asked_again_and_succeeds_when_it_is_allowed(world: End
     world.cloud.refuses = {}
     world.minutes(3)
     assert len(world.cloud.ended) == 1
+
+
+class HalfThrottled:
+    """A cloud that refuses half of all calls, by the dice of ``seed``."""
+
+    def __init__(self, world: EndingWorld, seed: int) -> None:
+        self._cloud, self._dice = world.cloud, random.Random(seed)
+        self.refused = 0
+
+    def bounded(self, left: object) -> "HalfThrottled":
+        return self
+
+    def __getattr__(self, name: str) -> Any:
+        call = getattr(self._cloud, name)
+
+        def may_be_refused(*given: Any, **more: Any) -> Any:
+            if self._dice.random() < 0.5:
+                self.refused += 1
+                raise Throttled(name, "RequestLimitExceeded", "Request limit exceeded.")
+            return call(*given, **more)
+
+        return may_be_refused
+
+
+@pytest.mark.parametrize("rules", [POLICY, FULL])
+@pytest.mark.parametrize("seed", [1, 2])
+def test_a_cloud_that_throttles_half_of_all_calls_ends_one_machine_once(
+    seed: int, rules: str
+) -> None:
+    world = EndingWorld(rules)
+    cloud = HalfThrottled(world, seed)
+    booted = False
+    for _ in range(130):
+        world.wait(MINUTE)
+        world.call(aws=cloud)
+        if world.cloud.asked and rules == FULL and not booted:
+            booted = True
+            found = world.node()
+            found["status"]["nodeInfo"]["bootID"] = "another"
+            world.server.apply(found)
+            world.sick("n0")
+    assert cloud.refused > 10
+    ended = [instance for _, instance in world.cloud.ended]
+    assert ended == [world.machine().rpartition("/")[2]]
+    kinds = [asked.partition(" ")[0] for asked in world.cloud.asked]
+    assert kinds == (["reboot"] if rules == FULL else []) + ["terminate"]
+    assert world.entry().phase in (Phase.ENDED, Phase.CLOSED)
 
 
 def test_what_needs_a_person_is_asked_each_hour_and_no_more(world: EndingWorld) -> None:

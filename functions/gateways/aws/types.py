@@ -59,6 +59,8 @@ class Instance:
     spot_request: str = ""
     """``sir-...``; empty for an instance that is no spot."""
     capacity_reservation: str = ""
+    host: str = ""
+    """Of a dedicated host; of no other does EC2 say where it runs."""
     tags: dict[str, str] = field(default_factory=dict)
 
     @property
@@ -130,6 +132,7 @@ def instance(found: Any, account: str) -> Instance:
         kind=found.get("InstanceType", ""),
         spot_request=found.get("SpotInstanceRequestId") or "",
         capacity_reservation=found.get("CapacityReservationId") or "",
+        host=found.get("Placement", {}).get("HostId") or "",
         tags={tag["Key"]: tag.get("Value", "") for tag in found.get("Tags", ())},
     )
 

@@ -105,6 +105,8 @@ class Entry(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     host: str = ""
     owner: str = ""
     """Who makes its machines, where its Node shows that: ``karpenter``, ``cluster-api``."""
+    beside: tuple[str, ...] = ()
+    """Who else repaired nodes here when it was looked at closely last."""
     account: str = ""
     """Whose machine it was when the cloud was last asked; empty: it never answered."""
     intent: Intent | None = None

@@ -287,13 +287,14 @@ def _ended(one: MachineFacts, entry: Entry, facts: Facts, policy: Policy, now: d
 
 
 def _same_hardware(one: MachineFacts, entry: Entry, facts: Facts) -> Joined | None:
-    """A node with a GPU of the machine that ended, under another provider ID."""
+    """A node with a GPU of the machine that ended, or on its host, under another provider ID."""
     mine = set(entry.gpus)
     return next(
         (
             j
             for j in facts.joined or ()
-            if mine & set(j.gpus) and j.machine not in ("", one.machine)
+            if j.machine not in ("", one.machine)
+            and (mine & set(j.gpus) or returned.is_on_host(j, entry))
         ),
         None,
     )
@@ -302,7 +303,8 @@ def _same_hardware(one: MachineFacts, entry: Entry, facts: Facts) -> Joined | No
 def _came_back(one: MachineFacts, entry: Entry, again: Joined, act: Act, now: datetime) -> Step:
     """It was no replacement: what came is the same hardware. Its own clock begins when cordon has
     heard of it."""
-    why = f"{again.node} ({again.machine}) has GPUs of {one.machine}, which was ended for "
+    what = f"is on host {entry.host}" if returned.is_on_host(again, entry) else "has GPUs"
+    why = f"{again.node} ({again.machine}) {what} of {one.machine}, which was ended for "
     why += entry.fault or "a fault"
     closed = entry.close(
         f"the same hardware came back as {again.node} ({again.machine})", now, again.machine

@@ -90,6 +90,10 @@ class Closer:
     says: str = ""
     """The cloud's words, or why it has none."""
     way: str = ""
+    spares: tuple[str, ...] = ()
+    """Idle nodes of its pool that stand in for it, where its capacity is reserved."""
+    beside: tuple[str, ...] = ()
+    """Who else repairs nodes in this cluster, by the policy's names (``replace.beside``)."""
     host: str = ""
     account: str = ""
     protected: str = ""
@@ -120,13 +124,15 @@ class MachineFacts:
     """A person has agreed to its end."""
     reserved: str = ""
     """Why its capacity may not come back."""
-    others: str = ""
-    """Who else replaces nodes here."""
+    others: tuple[str, ...] = ()
+    """Who else acts on this node, as it shows, by the policy's names (``replace.beside``)."""
     owner: str = ""
     """Who makes its machines, where its Node shows that: ``karpenter``, ``cluster-api``."""
     leaving: str = ""
     """Who is ending it already, by what its Node shows."""
     gpus: tuple[str, ...] = ()
+    host: str = ""
+    """The physical one, where something says it."""
     closer: Closer | None = None
 
 
@@ -141,6 +147,7 @@ class Joined:
     waits_for: str = ""
     """Why it does not serve yet; empty: it does."""
     gpus: tuple[str, ...] = ()
+    host: str = ""
     marked: bool = False
     """It carries our mark already."""
 

@@ -114,7 +114,7 @@ def _kept(
             # What was asked of the same machine before counts on.
             reboots=entry.reboots if entry else (),
             account=entry.account if entry else "",
-            host=entry.host if entry else "",
+            host=one.host or (entry.host if entry else ""),
             gpus=one.gpus or (entry.gpus if entry else ()),
         )
     closer = one.closer if one.closer and one.closer.seen is Seen.RUNNING else None
@@ -133,7 +133,8 @@ def _kept(
         boots=boots,
         gpus=one.gpus or entry.gpus,
         account=(closer.account if closer else "") or entry.account,
-        host=(closer.host if closer else "") or entry.host,
+        host=one.host or (closer.host if closer else "") or entry.host,
+        beside=one.closer.beside if one.closer else entry.beside,
         owner=one.owner,
         drained_from=_drained_from(one, entry),
         empty=_empty_since(one, entry, found, now),

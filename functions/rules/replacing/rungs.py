@@ -37,8 +37,11 @@ def next_rung(
     end = guards.for_end(one, entry, found, facts, policy, now)
     limit = guards.at_limit(entry, policy)
     again = _looks(entry, found, policy, now, limit)
+    seldom = one.closer is None and (now - entry.changed) % LOOK_AT_HELD < TICK
     if not rung:
-        return Step(facts=one, entry=entry, guards=end, look_again=again)
+        # All is told; whether whoever repairs nodes beside us still does is seen by looking.
+        act = Act.LOOK_CLOSER if seldom and shadow and entry.beside else Act.NONE
+        return Step(facts=one, entry=entry, act=act, guards=end, look_again=again)
     checked = end
     if rung != "replace":
         checked = guards.for_reboot(one, entry, found, facts, policy, now)
@@ -57,8 +60,9 @@ def next_rung(
     if names & NOT_YET or (Guard.WORK in names and one.closer is None):
         # Its time has not come, and that is nothing to tell.
         return Step(facts=one, entry=entry, guards=checked, rung=rung, look_again=again)
-    others = [v for v in holding if v.guard not in (Guard.SHADOW, Guard.COLLECTED)]
-    if not others and one.closer is None:
+    # Whether a spare stands in for it is seen by looking, too.
+    unseen = {Guard.SHADOW, Guard.COLLECTED, *([Guard.RESERVED] if seldom else ())}
+    if not (names - unseen) and one.closer is None:
         return Step(
             facts=one,
             entry=entry,
@@ -73,9 +77,9 @@ def next_rung(
         return Step(
             facts=one, entry=free, act=act, guards=checked, rung=rung, look_again=now + TICK
         )
-    if [v.guard for v in holding] == [Guard.COLLECTED]:
+    if names == {Guard.COLLECTED}:
         return collecting.step(one, entry, checked, policy, now)
-    if not others:
+    if names <= {Guard.SHADOW, Guard.COLLECTED}:
         return _only_told(one, entry, rung, checked, now, again)
     return _held(one, entry, rung, checked, now, again)
 
@@ -148,6 +152,8 @@ def _held(
     again: datetime | None,
 ) -> Step:
     """It is due, and something else holds: told when what holds has changed."""
+    # Evidence is collected when all else speaks for the end.
+    checked = tuple(v for v in checked if v.guard is not Guard.COLLECTED)
     names = tuple(v.guard.value for v in checked if not v.passed)
     looks = min(again or now + LOOK_AT_HELD, now + LOOK_AT_HELD)
     if names == entry.holding:

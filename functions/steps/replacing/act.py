@@ -127,6 +127,9 @@ def _look_again(
     if view.provider_id != one.machine or view.uid != one.view.uid:
         return one, None, f"{view.name} is another machine by now ({view.provider_id or 'none'})"
     fresh = replace(gather.machine_facts(crew, one.machine, node, view), closer=one.closer)
+    if one.closer and one.closer.spares:
+        # Another machine may end for the same idle node by now: its intent stands in the book.
+        fresh = replace(fresh, closer=replace(one.closer, spares=closer.spares(crew, fresh)))
     facts = gather.of(crew, (fresh,))
     found = faults(fresh.record)
     # As it was before the intent: that is what the guards are asked about.

@@ -4,9 +4,11 @@ claim it, and the cloud's own word."""
 from dataclasses import replace
 
 from functions.gateways.kubernetes import errors, types
-from functions.rules import drain_plan
+from functions.rules import drain_plan, keys
 from functions.rules.replacing import Closer, MachineFacts
+from functions.rules.replacing.book import Phase
 from functions.steps import pods, terminate
+from functions.steps.replacing import beside, gather
 from functions.steps.replacing.crew import Crew
 
 
@@ -32,6 +34,8 @@ def look(
             pods=_workload(crew, node),
             volumes=_volumes(crew, node),
             twins=_twins(crew, node),
+            beside=beside.of_cluster(crew.cluster, node),
+            spares=spares(crew, one),
         )
     return replace(one, closer=closer)
 
@@ -78,6 +82,21 @@ def _volumes(crew: Crew, node: types.Node) -> tuple[str, ...]:
             if a.spec.node_name == node.name
         )
     )
+
+
+def spares(crew: Crew, one: MachineFacts) -> tuple[str, ...]:
+    """Idle nodes of its pool that are kept for this, less those that stand in for others by now.
+    Asked for where its capacity may not come back."""
+    if not (one.reserved or crew.policy.is_reserved(one.pool)):
+        return ()
+    idle = sorted(
+        node.name
+        for node in crew.cluster.list_nodes(f"{keys.SPARE}=true")
+        if gather.serves(crew, node, one.pool) and not _workload(crew, node)
+    )
+    entries = crew.books[one.pool].machines.items() if one.pool in crew.books else ()
+    taken = sum(e.phase in (Phase.ENDING, Phase.ENDED) for m, e in entries if m != one.machine)
+    return tuple(idle[taken:])
 
 
 def _twins(crew: Crew, node: types.Node) -> tuple[str, ...]:

@@ -14,6 +14,7 @@ from functions.rules.replacing import Facts, Joined, MachineFacts, clock
 from functions.rules.replacing.book import Phase
 from functions.steps import find, mark, terminate
 from functions.steps.active import CLUSTER
+from functions.steps.replacing import beside
 from functions.steps.replacing.crew import Crew
 
 RESERVED = {
@@ -21,10 +22,10 @@ RESERVED = {
     ("eks.amazonaws.com/capacityType", "CAPACITY_BLOCK"): "it runs in a capacity block",
 }
 """Labels by which a node's capacity is known to be reserved."""
-OTHERS = {"dgxc.nvidia.com/nvsentinel-state": "NVSentinel"}
-"""Labels of tools that remediate nodes themselves: with two of them a machine is done to twice."""
 DISRUPTED, UNREGISTERED = "karpenter.sh/disrupted", "karpenter.sh/unregistered"
 """Taints of Karpenter's: on a node that it is about to end; on one that it has not taken in yet."""
+HOSTS = (keys.HOST, "cloud.google.com/gce-topology-host")
+"""Labels that name the physical host of a node."""
 _NEVER = datetime.min.replace(tzinfo=UTC)
 
 Nodes = dict[str, types.Node]
@@ -43,7 +44,10 @@ def facts(crew: Crew) -> tuple[Facts, Nodes]:
     }
     # Of one that is known to be missing every ten minutes will do.
     often = crew.now().minute % 10 == 0
-    if any(e.phase is Phase.ENDED and (often or not e.missing) for e in open_entries.values()):
+    awaited = any(
+        e.phase is Phase.ENDED and (often or not e.missing) for e in open_entries.values()
+    )
+    if awaited or (often and _may_come_back(crew)):
         every = list(crew.cluster.list_nodes())
         nodes = {_machine(node): node for node in every}
         joined = tuple(_joined(node, crew) for node in every)
@@ -73,6 +77,12 @@ def facts(crew: Crew) -> tuple[Facts, Nodes]:
                 )
             )
     return of(crew, made, joined), nodes
+
+
+def _may_come_back(crew: Crew) -> bool:
+    """Whether hardware is known by which a machine that ended would be told when it comes back."""
+    entries = (entry for book in crew.books.values() for entry in book.machines.values())
+    return any(entry.ended and (entry.gpus or entry.host) for entry in entries)
 
 
 def of(crew: Crew, made: Iterable[MachineFacts], joined: tuple[Joined, ...] | None = None) -> Facts:
@@ -108,17 +118,11 @@ def machine_facts(crew: Crew, machine: str, node: types.Node, view: NodeView) ->
         hold=hold.why(crew.active.holds, machine, now),
         approved=node.metadata.annotation(keys.APPROVED) == machine,
         reserved=next((w for (k, v), w in RESERVED.items() if labels.get(k) == v), ""),
-        others=next(
-            (
-                f"{who} acts on this node, too: only told"
-                for k, who in OTHERS.items()
-                if k in labels
-            ),
-            "",
-        ),
+        others=tuple(beside.of_node(node)),
         owner=terminate.owner(node),
         leaving=_leaving(node),
         gpus=_gpus(node),
+        host=_host(node),
     )
 
 
@@ -180,6 +184,12 @@ def _look_up(crew: Crew, machine: str, name: str) -> types.Node | None:
     return next((node for node in found if _machine(node) == machine), None)
 
 
+def serves(crew: Crew, node: types.Node, pool: str) -> bool:
+    """Whether it is a node of ``pool`` that takes work."""
+    found = _joined(node, crew)
+    return found.pool == pool and not found.waits_for and not found.marked
+
+
 def _joined(node: types.Node, crew: Crew) -> Joined:
     taints = {taint.key for taint in node.spec.taints or ()}
     startup = crew.policy.replace.startup_taint
@@ -201,6 +211,7 @@ def _joined(node: types.Node, crew: Crew) -> Joined:
         created=node.metadata.creation_timestamp or _NEVER,
         waits_for=waits,
         gpus=_gpus(node),
+        host=_host(node),
         marked=bool(node.metadata.label(keys.STATE)),
     )
 
@@ -212,6 +223,10 @@ def _machine(node: types.Node) -> str:
 def _gpus(node: types.Node) -> tuple[str, ...]:
     text = node.metadata.annotation(keys.GPU_UUIDS) or ""
     return tuple(part.strip() for part in text.split(",") if part.strip())
+
+
+def _host(node: types.Node) -> str:
+    return next(filter(None, map(node.metadata.label, HOSTS)), "")
 
 
 def _drain(node: types.Node) -> DrainState | None:

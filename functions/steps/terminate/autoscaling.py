@@ -34,6 +34,7 @@ class AutoScaling(Ec2):
             seen=looked.seen,
             says=f"{looked.says}, in group {found.group}",
             account=looked.account,
+            host=looked.host,
             protected=protected,
         )
 

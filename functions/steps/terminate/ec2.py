@@ -44,7 +44,9 @@ class Ec2:
                 says=f"{where.instance_id} is in {found.zone}, the Node says {where.zone}",
             )
         seen = _SEEN.get(found.state, Seen.UNKNOWN)
-        return Look(seen=seen, says=f"EC2 says {found.state}", account=found.account)
+        return Look(
+            seen=seen, says=f"EC2 says {found.state}", account=found.account, host=found.host
+        )
 
     def terminate(self, machine: Machine) -> Asked:
         try:

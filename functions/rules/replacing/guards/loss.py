@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
 
+from functions.rules import keys
 from functions.rules.incidents import Incident
 from functions.rules.policy import Policy
 from functions.rules.replacing.book import Entry
@@ -80,8 +81,15 @@ def reserved(one: MachineFacts, policy: Policy) -> Verdict:
         return Verdict(Guard.RESERVED, True, "not reserved capacity")
     if one.approved:
         return Verdict(Guard.RESERVED, True, f"{why}, and a person has agreed")
+    if one.closer and one.closer.spares:
+        return Verdict(
+            Guard.RESERVED, True, f"{why}, and idle {one.closer.spares[0]} stands in for it"
+        )
     return Verdict(
-        Guard.RESERVED, False, f"{why}, and may not come back: groundcrew approve NODE agrees to it"
+        Guard.RESERVED,
+        False,
+        f"{why}, and may not come back: groundcrew approve NODE agrees to it, or an idle node of "
+        f"its pool labelled {keys.SPARE}=true stands in for it",
     )
 
 

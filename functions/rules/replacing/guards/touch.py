@@ -78,9 +78,20 @@ def pause(one: MachineFacts, facts: Facts) -> Verdict:
     return Verdict(Guard.PAUSE, not paused, paused or "no pause")
 
 
+def beside(one: MachineFacts, policy: Policy) -> str:
+    """Who else acts on it that the policy does not name: two of them would do it twice."""
+    known = one.closer.beside if one.closer else one.entry.beside if one.entry else ()
+    return next((who for who in (*one.others, *known) if who not in policy.replace.beside), "")
+
+
 def shadow(one: MachineFacts, found: Sequence[Incident], policy: Policy) -> Verdict:
-    if others := one.others or (one.closer.others if one.closer else ""):
-        return Verdict(Guard.SHADOW, False, others)
+    if acting := beside(one, policy):
+        says = (
+            f"{acting} acts on this node, too: only told until the policy names it (replace.beside)"
+        )
+        return Verdict(Guard.SHADOW, False, says)
+    if one.closer and one.closer.others:
+        return Verdict(Guard.SHADOW, False, one.closer.others)
     for pool in pools(one):
         if not policy.acts_in(pool):
             return Verdict(

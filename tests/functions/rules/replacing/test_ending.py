@@ -7,7 +7,7 @@ import pytest
 
 from functions.rules.decision import Action
 from functions.rules.incidents import State
-from functions.rules.replacing import Act, Joined, Seen, Step, intend
+from functions.rules.replacing import Act, Joined, Seen, Step, intend, returned
 from functions.rules.replacing.book import Entry, Phase
 from tests.support.facts import NOW
 from tests.support.sick import (
@@ -20,6 +20,7 @@ from tests.support.sick import (
     changed,
     decide,
     entry,
+    facts,
     incident,
     machine,
     record,
@@ -242,6 +243,30 @@ def test_the_same_hardware_under_another_name_is_no_replacement_and_is_told() ->
     assert step.entry.outcome.startswith("the same hardware came back as n9")
     other = decide(gone, FULL, NOW + MINUTE, joined=(joined(gpus=("GPU-3",)),))
     assert [d.action for d in other.decisions] == [Action.REPLACED]
+
+
+def test_a_machine_on_the_host_of_one_that_ended_is_no_replacement_if_it_came_afterwards() -> None:
+    gone = machine(view=None, record=None, closer=None, entry=ended(host="h-1"))
+    step = decide(gone, FULL, NOW + MINUTE, joined=(joined(host="h-1"),))
+    assert [d.action for d in step.decisions] == [Action.RETURNED]
+    assert "n9 (aws:///us-east-1a/i-n9) is on host h-1 of" in step.decisions[0].reason
+    for other in (joined(host="h-2"), joined(host="h-1", created=NOW - DAY), joined()):
+        said = decide(gone, FULL, NOW + MINUTE, joined=(other,)).decisions
+        assert [d.action for d in said] != [Action.RETURNED]
+
+
+def test_hardware_is_known_again_long_after_its_replacement_serves() -> None:
+    over = ended(host="h-1", gpus=("GPU-1",)).close("replaced by n8 (x)", NOW, "x")
+    books = {"": book(), "gpu": book(machines={MACHINE: over})}
+
+    def back(**more: object) -> list[str]:
+        seen = facts(joined=(joined(created=NOW + 9 * DAY, **more),), books=books)
+        return [why for _, _, why in returned.find(seen)]
+
+    assert back() == []
+    assert back(host="h-1", marked=True) == []
+    assert back(gpus=("GPU-1",))[0].startswith(f"GPU GPU-1 was in {MACHINE} (node n1)")
+    assert back(host="h-1")[0].startswith(f"host h-1 was that of {MACHINE} (node n1)")
 
 
 def test_one_machine_replaces_one() -> None:

@@ -15,6 +15,7 @@ from functions.rules.replacing import Act, Guard, Seen
 from functions.rules.replacing.book import Book, End
 from tests.support.facts import NOW, node
 from tests.support.sick import (
+    ACTS,
     CLOSER,
     DAY,
     FULL,
@@ -66,7 +67,7 @@ MISSING_GUARD: list[tuple[Guard, dict[str, Any]]] = [
         {"record": record(incident(severity=Severity.CORDON), incident(check="b", in_log=False))},
     ),
     (Guard.HOLD, {"hold": "held until tomorrow by bob: I look at it"}),
-    (Guard.SHADOW, {"others": "NVSentinel acts on this node, too"}),
+    (Guard.SHADOW, {"others": ("nvsentinel",)}),
     (Guard.RESERVED, {"reserved": "it runs in a capacity block"}),
     (Guard.WORK, {"closer": replace(CLOSER, pods=("research/train-0",))}),
     (Guard.VOLUMES, {"closer": replace(CLOSER, volumes=("pv-1",))}),
@@ -276,3 +277,53 @@ def test_where_who_owns_the_machine_repairs_it_ours_is_told_once_and_not_done() 
     (said,) = twice.decisions
     assert "it would be ended and replaced now" in said.reason
     assert decide(machine(closer=repaired, entry=twice.entry), FULL).decisions == ()
+
+
+def test_reserved_capacity_ends_with_a_persons_word_or_an_idle_node_that_stands_in() -> None:
+    kept = machine(reserved="it runs in a capacity block")
+    assert "stands in for it" in decide(kept).decisions[0].reason
+    assert decide(kept).entry.holding == ("reserved",)  # type: ignore[union-attr]
+    assert decide(replace(kept, approved=True)).act is Act.TERMINATE
+    spare = replace(kept, closer=replace(CLOSER, spares=("n7",)))
+    step = decide(spare)
+    assert step.act is Act.TERMINATE
+    said = next(v.says for v in step.guards if v.guard is Guard.RESERVED)
+    assert said == "it runs in a capacity block, and idle n7 stands in for it"
+
+
+def test_whether_a_spare_stands_in_is_looked_at_every_half_hour_and_not_each_minute() -> None:
+    kept = machine(reserved="it runs in a capacity block", closer=None)
+    looks = [decide(kept, ACTS, NOW + timedelta(minutes=minute)).act for minute in range(120)]
+    assert looks.count(Act.LOOK_CLOSER) == 4
+
+
+@pytest.mark.parametrize(
+    "seen",
+    [
+        {"others": ("nvsentinel",)},
+        {"closer": replace(CLOSER, beside=("nvsentinel",))},
+        {"closer": None, "entry": entry(beside=("nvsentinel",))},
+    ],
+)
+def test_where_somebody_else_repairs_nodes_it_is_only_told_until_the_policy_names_them(
+    seen: dict[str, Any],
+) -> None:
+    tried = machine(**seen)
+    step = decide(tried)
+    shadow = next(v for v in step.guards if v.guard is Guard.SHADOW)
+    assert not shadow.passed
+    assert "nvsentinel acts on this node, too" in shadow.says
+    assert step.act not in (Act.TERMINATE, Act.REBOOT)
+    named = policy.parse(
+        "version: 1\nladder: [{rungs: [replace]}]\nreplace: {act_in: ['*'], beside: [nvsentinel]}"
+    )
+    wanted = Act.LOOK_CLOSER if tried.closer is None else Act.TERMINATE
+    assert decide(tried, named).act is wanted
+
+
+def test_whoever_repaired_nodes_beside_us_is_looked_for_again_when_all_is_told() -> None:
+    told = machine(closer=None, entry=entry(beside=("nvsentinel",), would=("replace",)))
+    looks = [decide(told, ACTS, NOW + timedelta(minutes=minute)).act for minute in range(60)]
+    assert looks.count(Act.LOOK_CLOSER) == 2
+    gone = decide(replace(told, closer=CLOSER))
+    assert gone.act is Act.TERMINATE
