@@ -59,7 +59,7 @@ class Turn:
 @dataclass(eq=False)
 class _Part(Generic[Ask, Done]):
     ask: Ask
-    since: float = field(default_factory=time.monotonic)
+    since: float
     over: threading.Event = field(default_factory=threading.Event)
     done: Done | None = None
     problem: Exception | None = None
@@ -80,7 +80,8 @@ class _Part(Generic[Ask, Done]):
 class Together:
     """One for all calls of a function in a process (`functions.edge.call.Function`)."""
 
-    def __init__(self) -> None:
+    def __init__(self, monotonic: Callable[[], float] = time.monotonic) -> None:
+        self._monotonic = monotonic
         self._lock = threading.Lock()
         self._queue: list[_Part] = []  # type: ignore[type-arg]
         self._guard = threading.Lock()
@@ -108,7 +109,7 @@ class Together:
         that, what ``work`` raises, and `errors.Contended` when our turn did not come within
         ``seconds``.
         """
-        mine: _Part[Ask, Done] = _Part(ask)
+        mine: _Part[Ask, Done] = _Part(ask, self._monotonic())
         with self._guard:
             self._queue.append(mine)
         turn = self.turn()
@@ -158,7 +159,7 @@ class Together:
         work: Callable[[Sequence[Ask], Turn, float], Results[Done]],
         turn: Turn,
     ) -> None:
-        waited = round(time.monotonic() - min(part.since for part in batch), 1)
+        waited = round(self._monotonic() - min(part.since for part in batch), 1)
 
         def answer(done: Sequence[Done]) -> None:
             for part, result in list(zip(batch, done, strict=True))[1:]:

@@ -16,6 +16,15 @@ SECONDS = 10.0
 Does = Callable[[Sequence[int], Turn, float], Sequence[int | KubernetesError]]
 
 
+class Clock:
+    """Stands still unless it is moved."""
+
+    seconds = 0.0
+
+    def __call__(self) -> float:
+        return self.seconds
+
+
 class Work:
     """Doubles numbers; remembers who was done together."""
 
@@ -96,18 +105,18 @@ def test_what_goes_wrong_with_one_of_them_alone_is_told_to_that_one() -> None:
 
 
 def test_one_that_is_tried_alone_has_waited_all_the_while() -> None:
-    together, heard = Together(), list[float]()
+    clock, heard = Clock(), list[float]()
 
     def work(asks: Sequence[int], turn: Turn, waited: float) -> list[int]:
         heard.append(waited)
         if len(asks) > 1:
-            time.sleep(0.2)
+            clock.seconds += 1.5
             raise ZeroDivisionError
         return list(asks)
 
-    for call in _at_once(together, work, range(2)):
+    for call in _at_once(Together(clock), work, range(2)):
         call.result()
-    assert min(heard[1:]) >= 0.2
+    assert heard == [0.0, 1.5, 1.5]
 
 
 def test_one_whose_turn_does_not_come_is_not_done_later() -> None:
@@ -123,16 +132,17 @@ def test_one_whose_turn_does_not_come_is_not_done_later() -> None:
 
 
 def test_a_turn_that_is_left_early_lets_the_next_begin() -> None:
-    together, first_is_over = Together(), threading.Event()
+    together, left, first_is_over = Together(), threading.Event(), threading.Event()
 
     def slow(asks: Sequence[int], turn: Turn, waited: float) -> list[int]:
         turn.leave()
+        left.set()
         assert first_is_over.wait(SECONDS)
         return list(asks)
 
     with ThreadPoolExecutor(1) as pool:
         call = pool.submit(together.run, 1, slow, SECONDS)
-        _until(lambda: call.running() and together.waiting == 0)
+        assert left.wait(SECONDS)
         assert together.run(2, Work(), SECONDS) == 4
         assert not call.done()
         first_is_over.set()
@@ -178,7 +188,8 @@ def test_what_fails_after_they_were_answered_is_no_matter_of_theirs(problem: Exc
 
 
 def test_it_is_said_how_long_the_oldest_of_them_has_waited() -> None:
-    together, heard = Together(), list[float]()
+    clock, heard = Clock(), list[float]()
+    together = Together(clock)
 
     def work(asks: Sequence[int], turn: Turn, waited: float) -> list[int]:
         heard.append(waited)
@@ -189,9 +200,8 @@ def test_it_is_said_how_long_the_oldest_of_them_has_waited() -> None:
     with ThreadPoolExecutor(1) as pool:
         call = pool.submit(together.run, 1, work, SECONDS)
         _until(lambda: together.waiting == 1)
-        time.sleep(0.3)
+        clock.seconds += 0.34
         turn.leave()
         call.result()
-    assert heard[0] >= 0.3
     assert together.run(2, work, SECONDS) == 2
-    assert heard[1] < 0.3
+    assert heard == [0.3, 0.0]
