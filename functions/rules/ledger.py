@@ -87,7 +87,8 @@ class Ledger(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     domains: dict[str, int] = {}
     """Nodes by ``label=value`` of each failure domain that the policy counts."""
     others: dict[str, str] = {}
-    """Machines out of service that are not marked by us (a human's cordon), with their node."""
+    """Machines out of service that are not marked by us (a human's cordon), with their node. At
+    least those that were so when all nodes were last read."""
     reservations: dict[str, Reservation] = {}
     """By machine."""
     checks: dict[str, breaker.Check] = {}

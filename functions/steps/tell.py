@@ -106,8 +106,10 @@ def event(decision: Decision, uid: str, now: datetime) -> dict[str, Any]:
     """A core/v1 Event about ``decision``."""
     at = now.strftime("%Y-%m-%dT%H:%M:%SZ")
     # The minute is in the name: the same change a day later is another Event, the same change
-    # told by two instances at once is not.
-    said = f"{uid}|{decision.action}|{decision.incident}|{decision.reason}|{at[:16]}"
+    # told by two instances at once is not. What holds us back may be found again at each look
+    # (an opted-out node, an annotation that cannot be read): it is told once an hour.
+    when = at[:13] if decision.action is Action.HOLD else at[:16]
+    said = f"{uid}|{decision.action}|{decision.incident}|{decision.reason}|{when}"
     name = f"{decision.node}.{hashlib.sha256(said.encode()).hexdigest()[:16]}"
     return {
         "apiVersion": "v1",

@@ -1150,6 +1150,18 @@ class TestCounting:
         fleet.resync()
         assert fleet.cordoned() == ["n0"]
 
+    def test_a_persons_cordon_that_outlasts_our_incident_keeps_its_room(self, fleet: Fleet) -> None:
+        _room_for(fleet, 1)
+        fleet.set_cordon("n1", True)
+        _cordon_and_prove_well(fleet, "n1")
+        fleet.resync()
+        assert fleet.record("n1").cordon is None
+        for _ in range(4):
+            fleet.pass_time(timedelta(minutes=1))
+            fleet.resync()
+        fleet.handle(fleet.sick("n0"))
+        assert fleet.cordoned() == ["n1"]
+
     def test_a_release_that_was_patched_leaves_the_ledger_at_rest(self, fleet: Fleet) -> None:
         _cordon_and_prove_well(fleet, "n1")
         fleet.resync()

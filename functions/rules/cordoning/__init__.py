@@ -24,7 +24,7 @@ from functions.rules.cordoning.facts import (
 )
 from functions.rules.cordoning.hearing import hear
 from functions.rules.cordoning.judging import judge
-from functions.rules.cordoning.remembering import keep_machines
+from functions.rules.cordoning.remembering import keep_machines, keep_others
 from functions.rules.cordoning.reserving import reserve
 from functions.rules.cordoning.resting import is_at_rest
 from functions.rules.cordoning.settling import settle
@@ -67,6 +67,7 @@ def decide(facts: Facts, policy: Policy, now: datetime) -> Plan:
     allowed, cluster = reserve(settled, facts, ledgers, policy, now)
     verdicts = tuple(judge(one, allowed, facts, ledgers, policy, now) for one in settled)
     keep_machines(verdicts, ledgers, now)
+    keep_others(verdicts, ledgers)
     return Plan(
         verdicts=verdicts,
         ledgers={p: led for p, led in ledgers.items() if led is not facts.ledgers.get(p)},

@@ -1,4 +1,4 @@
-"""Last: the ledger's copy of what must outlive the node."""
+"""Last: the ledger's copy of what must outlive the node, and of who else keeps it out."""
 
 from collections.abc import Iterable
 from datetime import datetime
@@ -7,9 +7,21 @@ import msgspec
 
 from events.notice import Severity
 from functions.rules import incidents
-from functions.rules.cordoning.facts import Verdict, is_out
+from functions.rules.cordoning.facts import ACTED, Verdict, is_out
 from functions.rules.incidents import State
 from functions.rules.ledger import Ledger, Machine
+
+
+def keep_others(verdicts: Iterable[Verdict], ledgers: dict[str, Ledger]) -> None:
+    """Nodes that stay out of service when no incident of ours asks for it any more: somebody else
+    cordoned them. Else they would be counted by nobody until all nodes are read again."""
+    for verdict in verdicts:
+        view = verdict.view
+        found = ledgers.get(view.pool)
+        stays = view.unschedulable and verdict.unschedulable is None
+        if found and stays and verdict.state not in ACTED and view.machine not in found.others:
+            others = {**found.others, view.machine: view.name}
+            ledgers[view.pool] = msgspec.structs.replace(found, others=others)
 
 
 def keep_machines(verdicts: Iterable[Verdict], ledgers: dict[str, Ledger], now: datetime) -> None:

@@ -81,6 +81,15 @@ def test_two_instances_tell_the_same_change_under_one_name() -> None:
     assert same not in others
 
 
+def test_what_is_held_back_at_each_look_is_told_once_an_hour() -> None:
+    def name(minutes: int) -> str:
+        held = decision(Action.HOLD, reason="the node is opted out")
+        return str(tell.event(held, "u", NOW + timedelta(minutes=minutes))["metadata"]["name"])
+
+    assert name(0) == name(59)
+    assert name(0) != name(60)
+
+
 def test_a_long_story_is_cut_to_what_an_event_takes() -> None:
     assert len(tell.event(decision(reason="x" * 5000), "u", NOW)["message"]) == 1024
 
