@@ -46,7 +46,7 @@ def waits(fresh: int) -> str:
 def cordoned_lately(pools: Iterable[Ledger], now: datetime) -> int:
     """How many machines the ledgers saw cordoned within `COMING`."""
     return sum(
-        abs(now - machine.seen) < COMING and machine.cordoned
+        abs(now - machine.seen) < COMING and machine.cordoned and not machine.leaving
         for pool in pools
         for machine in pool.machines.values()
     )

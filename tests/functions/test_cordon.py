@@ -1102,6 +1102,14 @@ def _cordon_and_prove_well(fleet: Fleet, name: str) -> None:
     fleet.pass_time(timedelta(minutes=16))
 
 
+def _change_machines(fleet: Fleet, **fields: Any) -> None:
+    read = active.read(fleet.context().cluster, NAMESPACE)
+    for pool, known in read.pools.items():
+        changed = {m: msgspec.structs.replace(e, **fields) for m, e in known.machines.items()}
+        new = msgspec.structs.replace(known, machines=changed)
+        read = active.write_ledger(fleet.context().cluster, NAMESPACE, read, pool, new)
+
+
 class TestCounting:
     """What is out of service is read from the nodes only where the ledgers leave no room."""
 
@@ -1492,6 +1500,8 @@ def test_that_many_are_cordoned_at_once_is_said_to_those_who_would_begin_with_th
     assert told("n9")["cordoned_lately"] == 10
     fleet.pass_time(timedelta(seconds=5))
     assert "cordoned_lately" not in told("n10")
+    _change_machines(fleet, seen=fleet.clock.now(), leaving=True)
+    assert "cordoned_lately" not in told("n11")  # they are given back
 
 
 def test_when_the_cloud_takes_the_machine_is_said_with_the_cordon(fleet: Fleet) -> None:
