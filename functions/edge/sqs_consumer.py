@@ -33,8 +33,6 @@ from functions.gateways.aws.queue import Message, Queue, explained
 
 FIRST_WAIT_SECONDS = 0.5
 MOST_WAIT_SECONDS = 30.0
-OURS_MOST = 3
-"""Attempts at a message that makes a function fail (500): then it is left to the queue's policy."""
 TICK_SECONDS = 1.0
 EMPTY_SECONDS = 0.1
 """A poll that finds nothing takes this long at least. A long poll does by itself; a short one, or
@@ -176,7 +174,9 @@ class Consumer:
             held.alone = True
             held.attempts -= 1
             return 0.0
-        if worst.status in REFUSED or (worst.status == 500 and held.attempts + 1 >= OURS_MOST):
+        if worst.status in REFUSED or (
+            worst.status == 500 and held.attempts + 1 >= self.options.failures
+        ):
             log.write(
                 logging.WARNING,
                 f"refused, and left to the queue's dead-letter policy: {worst.problem}",

@@ -59,6 +59,9 @@ class Options:
     """What is not urgent stays hidden twice as long each time, up to this: it may be about a node
     of ours that is not known yet, and every reception brings it nearer to the dead letters."""
     foreign: Foreign = Foreign.LEAVE
+    failures: int = 3
+    """Attempts at a message that makes a function fail (500): then it is left to the queue's
+    policy."""
     grace_seconds: float = 20.0
     """What is in work when the end is asked for has this long."""
 

@@ -46,6 +46,9 @@ SINK_WORKERS = 8
 is told 429."""
 MOST_WORKERS = SINK_WORKERS + SINK_WORKERS // 2
 TOGETHER = 100
+BROKER_FAILURES = 10
+"""A broker whose channel is synchronous answers 500, too, when a function was busy (429) or away
+for longer than it tries by itself. These attempts take two minutes."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -123,6 +126,8 @@ class _Unusable(Exception):
 
 
 def _to_sink(args: argparse.Namespace, queue: "Queue", forward_to: "Queue | None") -> int:
+    import dataclasses
+
     from functions.edge.context import Settings
     from functions.edge.http_sink import HttpSink, Many
     from functions.edge.sqs_consumer import Consumer
@@ -131,6 +136,8 @@ def _to_sink(args: argparse.Namespace, queue: "Queue", forward_to: "Queue | None
         raise _Unusable(f"--sink {args.sink!r} is no URL")
     workers = 2 if args.batch else SINK_WORKERS
     options = _options(args, workers=workers, together=1 if args.each else TOGETHER)
+    if not args.batch:
+        options = dataclasses.replace(options, failures=BROKER_FAILURES)
     sink = HttpSink(
         args.sink,
         connections=workers + options.urgent_workers,

@@ -168,6 +168,17 @@ def test_what_makes_a_function_fail_is_tried_some_times_and_then_left(
     assert act.calls == 3
 
 
+def test_behind_a_broker_whose_functions_are_busy_it_is_tried_for_longer(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("functions.edge.sqs_consumer.FIRST_WAIT_SECONDS", 0.0001)
+    busy = Result(500, problem="a trigger was not served")
+    queue, act = MemoryQueue(cloud.spot(OURS)), Handled(*[busy] * 9, DONE)
+    with consuming(queue, act, Options(receivers=1, failures=10)) as consumer:
+        eventually(lambda: queue.depth() == (0, 0))
+    assert (act.calls, consumer.counts.received) == (10, 1)
+
+
 def test_one_that_is_refused_in_company_takes_nobody_with_it() -> None:
     queue = MemoryQueue(cloud.spot(OTHERS), cloud.spot(OURS), cloud.spot(OTHERS))
 

@@ -57,10 +57,15 @@ def test_what_cannot_be_done_is_said_in_a_line(
 
 
 @pytest.mark.parametrize(
-    ("options", "posts", "together"), [((), 1, 100), (("--batch",), 1, 100), (("--each",), 3, 1)]
+    ("options", "posts", "together", "failures"),
+    [((), 1, 100, 10), (("--batch",), 1, 100, 3), (("--each",), 3, 1, 10)],
 )
 def test_what_is_there_at_once_goes_to_a_sink_as_one_unless_it_is_told_otherwise(
-    options: tuple[str, ...], posts: int, together: int, monkeypatch: pytest.MonkeyPatch
+    options: tuple[str, ...],
+    posts: int,
+    together: int,
+    failures: int,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     made: list[Any] = []
     posted: list[bytes] = []
@@ -77,6 +82,7 @@ def test_what_is_there_at_once_goes_to_a_sink_as_one_unless_it_is_told_otherwise
     events = registry.from_raw("eventbridge", {}, cloud.spot(machine(1)).encode()) * 3
     assert consumer.act(events) == [Result(202)] * 3
     assert (len(posted), consumer.options.together) == (posts, together)
+    assert consumer.options.failures == failures
 
 
 class Stand:
