@@ -181,15 +181,19 @@ class Crew:
     def keep_pending(self, notices: Iterable[Notice]) -> Edit:
         """The edit that keeps notices for machines that may register yet. Where there is no room,
         those make it that waited longest since all nodes were read for them."""
-        fresh = {pending_key(n): Pending(n, self.now + REGISTRATION) for n in notices}
-        fresh.pop("", None)
+        told = [(key, notice) for notice in notices if (key := pending_key(notice))]
 
         def edit(ledgers: dict[str, Ledger]) -> dict[str, Ledger]:
             own = ledgers.get(CLUSTER, Ledger())
-            new = {k: p for k, p in fresh.items() if k not in own.pending}
-            if not new:
+            pending = dict(own.pending)
+            for key, notice in told:
+                known = pending.get(key)
+                if known is None:
+                    pending[key] = Pending(notice, self.now + REGISTRATION)
+                elif _is_news(notice, known.notice):
+                    pending[key] = msgspec.structs.replace(known, notice=notice)
+            if pending == own.pending:
                 return ledgers
-            pending = {**own.pending, **new}
             looked_for = (
                 k
                 for k, p in own.pending.items()
@@ -256,24 +260,24 @@ class Crew:
             return False
         return True
 
-    def _patch(self, plan: Plan, work: Work) -> list[str]:
-        """Write the verdicts; the names of the nodes that were changed meanwhile."""
+    def _patch(self, plan: Plan, work: Work) -> dict[str, errors.TestFailed]:
+        """Write the verdicts; by name the nodes that were changed meanwhile, or look like it."""
         to_write = [v for v in plan.verdicts if v.changed]
         for verdict in plan.verdicts:
             self._uids[verdict.view.name] = verdict.view.uid
             if not verdict.changed:
                 self._note(verdict)
-        lost: list[str] = []
+        lost: dict[str, errors.TestFailed] = {}
         if self.parallel > 1 and len(to_write) > 2:
             with ThreadPoolExecutor(self.parallel) as pool:
                 outcomes = list(pool.map(self._patch_one, to_write))
         else:
             outcomes = [self._patch_one(verdict) for verdict in to_write]
         for verdict, outcome in zip(to_write, outcomes, strict=True):
-            if isinstance(outcome, errors.KubernetesError):
+            if isinstance(outcome, errors.TestFailed):
+                lost[verdict.view.name] = outcome
+            elif isinstance(outcome, errors.KubernetesError):
                 self.done.failed[verdict.view.name] = outcome
-            elif outcome == "lost":
-                lost.append(verdict.view.name)
             elif outcome == "late":
                 self.done.unfinished += work[verdict.view.name][1]
             elif outcome == "written":
@@ -288,8 +292,6 @@ class Crew:
             return "late"
         try:
             mark.write(self.cluster, verdict)
-        except errors.TestFailed:
-            return "lost"
         except errors.NotFound:
             return "gone"
         except errors.KubernetesError as problem:
@@ -313,9 +315,9 @@ class Crew:
             elif decision.action is Action.UNCORDON:
                 self.done.released.append(decision.node)
 
-    def _again(self, lost: Iterable[str], work: Work) -> Work:
+    def _again(self, lost: Mapping[str, errors.TestFailed], work: Work) -> Work:
         again: dict[str, tuple[types.Node, tuple[Notice, ...]]] = {}
-        for name in lost:
+        for name, refusal in lost.items():
             before, notices = work[name]
             try:
                 node = self.cluster.get_node(name)
@@ -323,6 +325,10 @@ class Crew:
                 continue
             except errors.KubernetesError as problem:
                 self.done.failed[name] = self._failed(problem)
+                continue
+            if node.metadata.resource_version == before.metadata.resource_version:
+                # Nobody was faster: an admission policy, or a rule of the API, says no.
+                self.done.failed[name] = refusal
                 continue
             if node.metadata.uid == before.metadata.uid or (
                 node.provider_id and node.provider_id == before.provider_id
@@ -370,6 +376,12 @@ def pending_key(notice: Notice) -> str:
     machine = find.instance_id(said.provider_id) or said.instance_id
     who = machine or (f"node:{said.node}" if said.node else "")
     return f"{who}/{notice.source}/{notice.check}/{notice.kind}/{notice.ref}" if who else ""
+
+
+def _is_news(notice: Notice, known: Notice) -> bool:
+    """Whether ``notice``, of the same key, is to be kept in the place of ``known``."""
+    older = notice.since and known.since and notice.since < known.since
+    return notice != known and not older
 
 
 def _if_changed(cluster: Ledger | None, read: Active) -> Ledger | None:

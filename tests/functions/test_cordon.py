@@ -14,7 +14,7 @@ import pytest
 
 from events import registry
 from events.cloudevent import CloudEvent
-from events.notice import Identity
+from events.notice import Identity, Kind, Severity
 from functions import cordon
 from functions.edge.call import Function
 from functions.edge.context import Context, Outcome, Settings
@@ -348,6 +348,30 @@ def test_one_that_registers_at_the_last_moment_is_cordoned(fleet: Fleet) -> None
         fleet.resync()
         fleet.pass_time(timedelta(minutes=1))
     assert fleet.cordoned() == ["n9"]
+
+
+@pytest.mark.parametrize("newest_first", [False, True])
+def test_of_two_words_about_one_thing_the_newest_is_waited_for(
+    fleet: Fleet, newest_first: bool
+) -> None:
+    machine = "i-0abcdef0123456789"
+    told = [
+        fault(
+            "retirement", kind=Kind.MAINTENANCE, source="aws.health", severity=Severity.EVICT,
+            identity=Identity(instance_id=machine), deadline=NOW + timedelta(days=days),
+            since=NOW - timedelta(hours=days),
+        )
+        for days in (9, 5)
+    ]  # fmt: skip
+    for one in reversed(told) if newest_first else told:
+        cordon.hear([one], fleet.context())
+    fleet.cluster.seen.clear()
+    cordon.hear(told, fleet.context())
+    assert fleet.writes() == []  # it is known by now
+    fleet.cluster.apply(build_node("n9", provider_id=f"aws:///us-east-1a/{machine}"))
+    fleet.pass_time(timedelta(minutes=6))
+    fleet.resync()
+    assert fleet.record("n9").open[0].deadline == NOW + timedelta(days=5)
 
 
 def test_two_messages_of_one_code_about_a_machine_are_both_waited_for(fleet: Fleet) -> None:
@@ -794,6 +818,14 @@ class TestApiServer:
         fleet.cluster.faults.fail("patch", "nodes/n0", 403, reason="Forbidden")
         with pytest.raises(errors.Forbidden):
             fleet.handle(event)
+
+    def test_so_is_one_that_is_refused_as_a_failed_test_would_be(self, fleet: Fleet) -> None:
+        """An admission policy answers 422, and nobody has changed the node."""
+        event = fleet.sick()
+        fleet.cluster.faults.fail("patch", "nodes/n0", 422, reason="Invalid", times=99)
+        with pytest.raises(errors.TestFailed):
+            fleet.handle(event)
+        assert len(fleet.cluster.requests("patch", "nodes/n0")) == 1
 
     def test_what_fails_for_one_node_of_a_batch_does_not_lose_the_others(
         self, fleet: Fleet
