@@ -5,7 +5,7 @@ from time import monotonic
 
 import pytest
 
-from functions.edge.held import GATHER_SECONDS, MORE_SECONDS, NOTHING, NOTICES, URGENT, Book, Held
+from functions.edge.held import NOTHING, NOTICES, URGENT, Book, Held
 
 
 class Time:
@@ -63,7 +63,19 @@ def test_a_lone_interruption_waits_for_no_other(time: Time) -> None:
     assert taken(book) == ["spot"]
 
 
-def test_those_of_the_next_polls_are_taken_together_where_a_poll_was_full() -> None:
+def patience(monkeypatch: pytest.MonkeyPatch, *, more: float, gather: float) -> None:
+    monkeypatch.setattr("functions.edge.held.MORE_SECONDS", more)
+    monkeypatch.setattr("functions.edge.held.GATHER_SECONDS", gather)
+
+
+LONG, A_WHILE = 30.0, 10.0
+"""Seconds: what nothing should wait for, and what a slow machine may take to show it."""
+
+
+def test_those_of_the_next_polls_are_taken_together_where_a_poll_was_full(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    patience(monkeypatch, more=LONG, gather=LONG)
     book = Book(monotonic)
     book.expect_more()
     book.add(held("first", URGENT))
@@ -73,33 +85,33 @@ def test_those_of_the_next_polls_are_taken_together_where_a_poll_was_full() -> N
     later.join()
 
 
-def test_more_is_not_waited_for_when_it_does_not_come_or_not_many_are_taken() -> None:
-    book = Book(monotonic)
+def test_more_is_not_waited_for_when_not_many_are_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+    patience(monkeypatch, more=LONG, gather=LONG)
+    book, began = Book(monotonic), monotonic()
     book.expect_more()
-    began = monotonic()
     book.add(held("first", URGENT))
     assert taken(book, 1) == ["first"]
-    assert monotonic() - began < MORE_SECONDS / 2
-    book.add(held("second", URGENT))
-    assert taken(book, 10) == ["second"]
-    assert monotonic() - began < 10 * MORE_SECONDS
+    assert monotonic() - began < A_WHILE
 
 
-def test_polls_that_are_full_for_ever_hold_an_interruption_only_a_little() -> None:
+def test_more_is_not_waited_for_when_it_does_not_come(monkeypatch: pytest.MonkeyPatch) -> None:
+    patience(monkeypatch, more=0.05, gather=LONG)
     book, began = Book(monotonic), monotonic()
-
-    def fill() -> None:
-        while monotonic() - began < 2.0 and not book.in_work():
-            book.expect_more()
-            threading.Event().wait(0.02)
-
     book.expect_more()
-    filling = threading.Thread(target=fill)
-    filling.start()
+    book.add(held("first", URGENT))
+    assert taken(book, 10) == ["first"]
+    assert monotonic() - began < A_WHILE
+
+
+def test_polls_that_are_full_for_ever_hold_an_interruption_only_a_little(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    patience(monkeypatch, more=LONG, gather=0.1)
+    book, began = Book(monotonic), monotonic()
+    book.expect_more()
     book.add(held("spot", URGENT))
     assert taken(book) == ["spot"]
-    assert GATHER_SECONDS / 2 < monotonic() - began < 2.0
-    filling.join()
+    assert 0.05 < monotonic() - began < A_WHILE
 
 
 def test_what_is_put_back_comes_again_when_its_time_is_over(time: Time) -> None:
