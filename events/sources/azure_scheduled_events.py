@@ -80,22 +80,13 @@ def from_raw(headers: Mapping[str, str], body: bytes) -> list[CloudEvent]:
 def read(event: CloudEvent) -> Reading:
     """A notice for each VM of each event that is listed, and a recovery of each type that is not,
     for the VMs that the document speaks for. Raises `MalformedEvent`."""
-    document = decoding.decode(_DOCUMENT, event.data)
     notices: list[Notice] = []
     skipped: list[str] = []
-    for index, raw in enumerate(document.events):
-        where = f"Events[{index}]"
-        listed = decoding.decode(_EVENT, bytes(raw), field=where, within=f"{where}.")
-        for field, text in (
-            ("EventId", listed.event_id),
-            ("EventType", listed.event_type),
-            ("EventStatus", listed.event_status),
-        ):
-            decoding.name(text, field=f"{where}.{field}", most=128)
-        if listed.resource_type != "VirtualMachine":
-            skipped.append(f"{listed.event_id}: about a {listed.resource_type or 'nothing'}")
+    for index, (one, incarnation) in enumerate(listed(event.data)):
+        if one.resource_type != "VirtualMachine":
+            skipped.append(f"{one.event_id}: about a {one.resource_type or 'nothing'}")
             continue
-        notices += _announced(listed, document.document_incarnation, where)
+        notices += _announced(one, incarnation, f"Events[{index}]")
     live = {(notice.identity.instance_id, notice.check) for notice in notices}
     for machine in documents.machines_of(event):
         for name in _TYPES:
@@ -104,6 +95,23 @@ def read(event: CloudEvent) -> Reading:
     if notices:
         return Reading(tuple(notices), skipped=tuple(skipped))
     return Reading(declined="; ".join(skipped[:10]) or "no events are listed")
+
+
+def listed(body: bytes) -> list[tuple[Event, int]]:
+    """The events of a document, each with the document's incarnation. Raises `MalformedEvent`."""
+    document = decoding.decode(_DOCUMENT, body)
+    found = []
+    for index, raw in enumerate(document.events):
+        where = f"Events[{index}]"
+        event = decoding.decode(_EVENT, bytes(raw), field=where, within=f"{where}.")
+        for field, text in (
+            ("EventId", event.event_id),
+            ("EventType", event.event_type),
+            ("EventStatus", event.event_status),
+        ):
+            decoding.name(text, field=f"{where}.{field}", most=128)
+        found.append((event, document.document_incarnation))
+    return found
 
 
 def _announced(listed: Event, incarnation: int, where: str) -> list[Notice]:

@@ -33,6 +33,7 @@ COMMANDS = (
     Command("record", "keep what a cluster is told, to replay it"),
     Command("consume", "hand on what AWS puts into an SQS queue"),
     Command("notices", "print how events are understood, one JSON line a notice"),
+    Command("startable", "name Azure's scheduled events whose machines are all empty"),
     Command("status", "show the nodes that are out of service, and why"),
     Command("explain", "tell what was decided about one node, and from what"),
     Command("drain", "cordon nodes and empty them, now and by hand"),
