@@ -159,6 +159,16 @@ def _replacement(found: Replacement, report: Report) -> Rows:
     if found.would:
         rows.append(("would have", f"{', '.join(found.would)}: only told in this pool"))
     rows += (("rebooted", screen.ago(at, report.at)) for at in found.reboots)
+    if found.holding and not found.guards:
+        rows.append(("was held by", ", ".join(found.holding)))
+    if found.beside:
+        rows.append(("beside us", f"{', '.join(found.beside)} acts on nodes here"))
+    if found.host:
+        rows.append(("host", found.host))
+    if found.gpus:
+        rows.append(("GPUs", ", ".join(found.gpus)))
+    if found.collected:
+        rows.append(("evidence", found.collected))
     if found.intent:
         rows.append(("asked", found.intent))
     if found.ended:

@@ -42,6 +42,12 @@ class Replacement(msgspec.Struct, frozen=True, kw_only=True):
     """Guards that held when it was wanted last."""
     intent: str = ""
     """What is being asked, and what came of it."""
+    beside: tuple[str, ...] = ()
+    """Who else repairs nodes here."""
+    host: str = ""
+    gpus: tuple[str, ...] = ()
+    collected: str = ""
+    """What came of the evidence that was to be collected before its end."""
     ended: datetime | None = None
     replacement: str = ""
     outcome: str = ""
@@ -79,6 +85,10 @@ def of_entry(machine: str, entry: Entry, policy: Policy) -> Replacement:
         reboots=entry.reboots,
         holding=entry.holding,
         intent=words,
+        beside=entry.beside,
+        host=entry.host,
+        gpus=entry.gpus,
+        collected=entry.collected,
         ended=entry.ended,
         replacement=entry.replacement,
         outcome=entry.outcome,

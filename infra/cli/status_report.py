@@ -82,13 +82,23 @@ class Machine(msgspec.Struct, frozen=True):
     """Rungs that would have been taken, where it is only told."""
     holding: tuple[str, ...]
     """The guards that hold, once its rung is due."""
+    beside: tuple[str, ...]
+    """Who else repairs nodes here."""
 
     @classmethod
     def of(cls, node: types.Node) -> "Machine | None":
         found = note.read(node)
         if found is None:
             return None
-        return cls(found.phase, found.began, found.due, found.tried, found.would, found.holding)
+        return cls(
+            phase=found.phase,
+            began=found.began,
+            due=found.due,
+            tried=found.tried,
+            would=found.would,
+            holding=found.holding,
+            beside=found.beside,
+        )
 
 
 class Taken(msgspec.Struct, frozen=True):

@@ -159,6 +159,8 @@ def _clock(found: Machine, at: datetime) -> str:
             words += f", {name}: {', '.join(rungs)}"
     if found.holding:
         words += f", held by {', '.join(found.holding)}"
+    if found.beside:
+        words += f"; {', '.join(found.beside)} acts on nodes here, too"
     return f"machine: {words}"
 
 

@@ -128,14 +128,14 @@ class Entry(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
         return self.phase is Phase.CLOSED
 
     def close(self, outcome: str, now: datetime, replacement: str = "") -> "Entry":
-        """It is over. Who ended it, and why, stays in the intent of an end that was asked for."""
+        """It is over. Why it ended stays in the intent of an end that was asked for, and why it did
+        not in what held."""
         kept = self.intent if self.ended else None
         return msgspec.structs.replace(
             self,
             phase=Phase.CLOSED,
             changed=now,
             intent=kept,
-            holding=(),
             outcome=outcome,
             replacement=replacement,
         )

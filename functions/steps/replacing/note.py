@@ -28,6 +28,7 @@ class Note(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     tried: tuple[str, ...] = ()
     would: tuple[str, ...] = ()
     holding: tuple[str, ...] = ()
+    beside: tuple[str, ...] = ()
     since: datetime | None = None
     """Of the intent, while there is one."""
 
@@ -43,6 +44,7 @@ def of(crew: Crew, machine: str, entry: Entry | None) -> Note | None:
         tried=entry.tried,
         would=entry.would,
         holding=entry.holding,
+        beside=entry.beside,
         since=entry.intent.at if entry.intent else None,
     )
 

@@ -5,11 +5,12 @@ import re
 from datetime import timedelta
 from typing import Any
 
+import msgspec
 import pytest
 
 from events.notice import Cause, Identity, Kind, Severity
 from functions.rules import policy
-from functions.rules.replacing import Guard
+from functions.rules.replacing import Guard, book
 from functions.steps import active
 from infra.local.cluster import builders
 from tests.support.fleet import Fleet, Shell, words
@@ -370,3 +371,38 @@ def test_status_shows_clocks_and_rungs(groundcrew: Shell, fleet: Fleet) -> None:
     out = words(groundcrew("status")[1])
     assert "of the seven days left" in out
     assert "would have: reboot" in out
+
+
+def test_says_who_else_acts_on_its_nodes(groundcrew: Shell, fleet: Fleet) -> None:
+    handler = builders.pod("nth-1", namespace="kube-system", node="b-01")
+    handler["metadata"]["labels"] = {"app.kubernetes.io/name": "aws-node-termination-handler"}
+    fleet.server.apply(handler)
+    sick(fleet)
+    for command in (("status",), ("explain", "a-03")):
+        out = words(groundcrew(*command)[1])
+        assert "aws-node-termination-handler acts on" in out
+
+
+def test_tells_of_a_machine_that_is_gone_what_was_found_on_it_and_what_held_its_end(
+    groundcrew: Shell, fleet: Fleet
+) -> None:
+    sick(fleet)
+    machine = fleet.provider_id("a-03")
+    data = fleet.data(active.ledger_name("a"))
+    kept = book.decode(data[book.KEY])
+    told = msgspec.structs.replace(
+        kept.machines[machine],
+        host="h-7",
+        gpus=("GPU-1",),
+        collected="collected by Job evidence-1: 0, 1653121000123",
+        holding=("hold", "caps"),
+    ).close("gone: EC2 says terminated, and not by us", fleet.now)
+    data[book.KEY] = book.encode(book.with_entry(kept, machine, told))
+    fleet.config_map(active.ledger_name("a"), "ledger", data)
+    fleet.server.delete("nodes", "", "a-03")
+    out = words(groundcrew("explain", machine)[1])
+    assert "was held by hold, caps" in out
+    assert "host h-7" in out
+    assert "GPUs GPU-1" in out
+    assert "evidence collected by Job evidence-1: 0, 1653121000123" in out
+    assert "outcome gone: EC2 says terminated" in out
