@@ -9,7 +9,7 @@ again within the minute. A warm process keeps connections and credentials, and n
 import functools
 import os
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any
@@ -17,6 +17,7 @@ from typing import Any
 from events.cloudevent import CloudEvent
 from functions.edge import aws_lambda, log
 from functions.edge.context import Settings
+from functions.edge.sqs_options import Result
 from functions.gateways.aws import eks
 from functions.gateways.clock import Clock, SystemClock
 from infra.local.broker import Delivery
@@ -37,7 +38,10 @@ def handler(event: Mapping[str, Any], context: Any) -> dict[str, Any]:
     def left() -> float:
         return float(context.get_remaining_time_in_millis()) / 1000 - KEPT_SECONDS
 
-    return aws_lambda.handle(event, crew.act_and_follow, lambda: ticks(crew, left, SystemClock()))
+    def act(events: Sequence[CloudEvent]) -> list[Result]:
+        return crew.act_and_follow(events, left)
+
+    return aws_lambda.handle(event, act, lambda: ticks(crew, left, SystemClock()))
 
 
 def ticks(crew: InProcess, left: Callable[[], float], clock: Clock) -> None:
@@ -47,17 +51,24 @@ def ticks(crew: InProcess, left: Callable[[], float], clock: Clock) -> None:
     due = {tick.source.name: tick.event for tick in Ticks().due(began - MINUTE, began)}
     crew.poll()
     while due:
-        again = {}
+        again, pause = {}, PAUSE_SECONDS
         for name, event in due.items():
-            if _is_due_soon(crew.publish(_at(event, clock.now())), began + MINUTE):
+            deliveries = crew.publish(_at(event, clock.now()))
+            if _has_more(deliveries):
+                again[name], pause = event, 0.0
+            elif _is_due_soon(deliveries, began + MINUTE):
                 again[name] = event
         due = again
         if not due or left() < PAUSE_SECONDS or clock.now() + _PAUSE >= began + MINUTE:
             return
-        clock.sleep(PAUSE_SECONDS)
+        clock.sleep(pause)
 
 
 _PAUSE = timedelta(seconds=PAUSE_SECONDS)
+
+
+def _has_more(deliveries: list[Delivery]) -> bool:
+    return any(o.more for delivery in deliveries for o in delivery.reply.outcomes)
 
 
 def _is_due_soon(deliveries: list[Delivery], until: datetime) -> bool:

@@ -11,7 +11,7 @@ import functools
 import importlib
 import logging
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from datetime import timedelta
 from typing import Any
@@ -83,10 +83,17 @@ class InProcess:
                 self._handling -= 1
                 self._handled.notify_all()
 
-    def act_and_follow(self, events: Sequence[CloudEvent]) -> list[Result]:
+    def act_and_follow(
+        self, events: Sequence[CloudEvent], left: Callable[[], float] = lambda: 0.0
+    ) -> list[Result]:
         """The same, where nothing runs between calls (Lambda): what follows has happened when this
-        returns."""
-        return self._act(events, self.publish)
+        returns, and whoever had no time for all of it was woken again while there are seconds
+        ``left``."""
+        behind: list[Delivery] = []
+        results = self._act(events, lambda event: behind.extend(self.publish(event)))
+        while left() > 0 and (names := {one.subscriber for one in behind if _has_more(one)}):
+            behind = [again for tick in self._ticks_of(names) for again in self.publish(tick)]
+        return results
 
     def publish(self, event: CloudEvent) -> list[Delivery]:
         """Have ``event`` handled by whoever waits for it, and all that follows from it."""
@@ -127,6 +134,16 @@ class InProcess:
         with self._handled:
             self._handled.wait_for(lambda: not self._handling, EVENTS_FIRST_SECONDS)
         _published(self._behind, event)
+
+    def _ticks_of(self, names: Collection[str]) -> list[CloudEvent]:
+        """A tick for each of these functions, now."""
+        now = self._clock.now()
+        made = [self._ticks.out_of_turn(one.name, now).event for one in self._ticks.sources]
+        return [
+            tick
+            for tick in made
+            if any(t.subscriber in names and t.takes(tick) for t in self._broker.triggers)
+        ]
 
     def _one_at_a_time(self) -> Mapping[str, Call]:
         made: dict[str, Call] = dict(self._functions)
@@ -194,6 +211,10 @@ def _published(broker: Broker, event: CloudEvent) -> list[Delivery]:
             log.write(logging.ERROR, f"not taken: {delivery.dead}", event_type=event.type)
     broker.dead_letters.clear()
     return deliveries
+
+
+def _has_more(delivery: Delivery) -> bool:
+    return any(outcome.more for outcome in delivery.reply.outcomes)
 
 
 def _result(reply: Reply) -> Result:

@@ -24,10 +24,10 @@ class Clock(SimulatedClock):
 
 
 class Crew:
-    """Says of each source when it is due again."""
+    """Says of each source when it is due again; ``busy`` calls take four seconds and have more."""
 
-    def __init__(self, clock: Clock, **again: float) -> None:
-        self._clock, self._again = clock, again
+    def __init__(self, clock: Clock, busy: str = "", **again: float) -> None:
+        self._clock, self._again, self._busy = clock, again, busy
         self.heard: list[str] = []
 
     def poll(self) -> None:
@@ -38,13 +38,15 @@ class Crew:
         self.heard.append(name)
         seconds = self._again.get(name.replace("-", "_"))
         look = self._clock.now() + timedelta(seconds=seconds) if seconds is not None else None
-        reply = Reply(204, outcomes=(Outcome(look_again=look),))
+        busy = name == self._busy
+        self._clock.sleep(4.0 if busy else 0.0)
+        reply = Reply(204, outcomes=(Outcome(look_again=look, more=busy),))
         return [Delivery(name, name, event, reply, 1)]
 
 
-def ticked(left: float = 60.0, **again: float) -> list[str]:
+def ticked(left: float = 60.0, busy: str = "", **again: float) -> list[str]:
     clock = Clock(NOW)
-    crew = Crew(clock, **again)
+    crew = Crew(clock, busy, **again)
     ends = clock.now() + timedelta(seconds=left)
     entry.ticks(crew, lambda: (ends - clock.now()).total_seconds(), clock)  # type: ignore[arg-type]
     return crew.heard
@@ -58,6 +60,13 @@ def test_what_is_due_again_within_the_minute_is_woken_again() -> None:
     heard = ticked(resync_drain=5)
     assert heard.count("resync-drain") == 12
     assert heard.count("resync-cordon") == 1
+
+
+def test_who_had_no_time_for_all_is_woken_again_without_a_pause() -> None:
+    heard = ticked(busy="resync-drain")
+    assert heard.count("resync-drain") == 14
+    assert heard.count("resync-cordon") == 1
+    assert ticked(left=12.0, busy="resync-drain").count("resync-drain") == 2
 
 
 def test_the_invocation_ends_in_its_time() -> None:

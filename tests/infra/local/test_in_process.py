@@ -70,6 +70,30 @@ def test_events_for_one_function_are_one_call_and_the_answer_goes_on() -> None:
     crew.stop()
 
 
+@pytest.mark.parametrize(("seconds", "calls"), [(10.0, 4), (0.0, 1)])
+def test_where_nothing_runs_between_calls_what_is_left_is_gone_on_with(
+    seconds: float, calls: int
+) -> None:
+    cordon = Recorder(Answer(CORDONED, {"nodes": [{"node": "n1"}]}))
+    heard: list[str] = []
+
+    def drain(event: CloudEvent, context: Context) -> Outcome:
+        heard.append(event.type)
+        return Outcome(more=len(heard) < 4)
+
+    crew = InProcess(
+        {
+            "cordon": function("cordon", cordon.handle, many=cordon.many),
+            "drain": function("drain", drain),
+        }
+    )
+    assert crew.act_and_follow([event("a")], lambda: seconds) == [
+        Result(200, unknown=frozenset({"a"}))
+    ]
+    assert heard == [CORDONED, *[PING] * (calls - 1)]
+    assert len(cordon.calls) == 1
+
+
 def test_an_api_server_that_is_not_reached_is_said_of_those_it_was_needed_for() -> None:
     def needs_the_cluster(event: CloudEvent, context: Context) -> Outcome:
         context.cluster.get_node("n1")
