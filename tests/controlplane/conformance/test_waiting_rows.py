@@ -225,7 +225,7 @@ def test_a_clock_of_ours_that_is_ahead_gives_up_on_no_pod(
         def now(cls, tz: tzinfo | None = None) -> datetime:  # type: ignore[override]
             return datetime.now(tz) + timedelta(minutes=5)
 
-    for module in ("clock", "kubernetes.client"):
+    for module in ("clock", "kubernetes.exchange"):
         monkeypatch.setattr(f"functions.gateways.{module}.datetime", Ahead)
     owner = stand.owner("web")
     stand.fill(stand.pod("slow", stand.a, owner=owner, grace=5, annotations=SLOW))
