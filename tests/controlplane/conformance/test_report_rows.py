@@ -102,37 +102,13 @@ def test_a_finished_pod_of_a_job_needs_no_force(stand: Stand) -> None:
     assert ran.seconds < 10
 
 
-@shows("S37")
-def test_the_new_pod_of_a_job_that_ignores_disruptions_is_not_waited_for(stand: Stand) -> None:
-    stand.cordon(stand.b)
-    rule = {"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget"}]}
-    stand.cluster.create(_job(stand, "trains", podFailurePolicy={"rules": [rule]}))
-    stand.are_ready(1, stand.a)
-    [name] = stand.names(stand.a)
-    stand.cordon(stand.b, on=False)
-    process = stand.start("drain", stand.a)
-    eventually(lambda: "deletionTimestamp" in stand.pods(stand.a)[0]["metadata"], "the eviction")
-    # As a kubelet does, and kwok does not: it fails first, and is gone after that.
-    stand.patch(f"{stand.pod_path(name)}/status", {"status": {"phase": "Failed"}})
-    stand.cluster.kubectl(
-        "delete", "pod", name, "-n", stand.namespace, "--grace-period=0", "--force",
-        "--ignore-not-found",
-    )  # fmt: skip
-    ran = stand.end(process)
-    assert (ran.code, name in stand.names(stand.a)) == (0, False), ran.out + ran.err
-    eventually(lambda: stand.names(stand.b), "the Job makes its pod anew", 60)
-    status = stand.cluster.get("job", "trains", "-n", stand.namespace)["status"]
-    assert not status.get("failed"), status
-
-
-def _job(stand: Stand, name: str, **spec: Any) -> dict[str, Any]:
-    slow = {STOPS: "1h"} if spec else {}
-    template = stand.workload("Deployment", name, 1, 60, annotations=slow)["spec"]["template"]
+def _job(stand: Stand, name: str) -> dict[str, Any]:
+    template = stand.workload("Deployment", name, 1)["spec"]["template"]
     template["spec"]["restartPolicy"] = "Never"
     return {
         "apiVersion": "batch/v1", "kind": "Job",
         "metadata": {"name": name, "namespace": stand.namespace},
-        "spec": {"template": template, "backoffLimit": 0} | spec,
+        "spec": {"template": template, "backoffLimit": 0},
     }  # fmt: skip
 
 
