@@ -149,6 +149,45 @@ def test_one_that_sleeps_for_minutes_and_wakes_up_ends_nothing_a_second_time(
     )
 
 
+@pytest.mark.parametrize("after", [False, True])
+def test_whoever_dies_where_a_reboot_is_asked_for_costs_no_machine_its_life(after: bool) -> None:
+    """The reboot that was not asked for is asked for later, and one that was is not asked twice
+    while it may come."""
+    world = EndingWorld("replace: {act_in: ['*']}\n")
+    world.minutes(READY - 1)
+    for _ in range(3):
+        world.wait(MINUTE)
+        mortal = Dying(world, "reboot", after=after)
+        with contextlib.suppress(Died):
+            world.call(mortal, aws=mortal)
+        if mortal.died:
+            break
+    asked = [f"reboot {world.machine().rpartition('/')[2]}"]
+    assert world.cloud.asked == (asked if after else [])
+    world.minutes(29)
+    assert world.cloud.asked == (asked if after else [])
+    world.minutes(5)
+    assert world.cloud.asked == (asked * 2 if after else asked)
+    assert world.cloud.ended == []
+
+
+class Dying(Mortal):
+    """It dies at its first request of that name."""
+
+    def __init__(self, world: EndingWorld, name: str, *, after: bool) -> None:
+        super().__init__(world, 0, after=after)
+        self._name = name
+        self.died = False
+
+    def _pass(self, name: str, act: Callable[[], Any]) -> Any:
+        if name == self._name:
+            self.died = True
+            if self._after:
+                act()
+            raise Died
+        return super()._pass(name, act)
+
+
 LAST_LOOK = max(i for i, r in enumerate(REQUESTS) if r.startswith("GET") and "configmaps" in r) + 1
 
 

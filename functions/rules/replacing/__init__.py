@@ -11,7 +11,7 @@ from datetime import datetime, timedelta
 import msgspec
 
 from functions.rules.policy import Policy
-from functions.rules.replacing import ending, machine, returned
+from functions.rules.replacing import ending, follow_up, machine, returned
 from functions.rules.replacing.book import Book, Phase
 from functions.rules.replacing.facts import (
     FUNCTION,
@@ -58,10 +58,8 @@ def decide(facts: Facts, policy: Policy, now: datetime) -> tuple[Step, ...]:
     steps = []
     for one in facts.machines:
         phase = one.entry.phase if one.entry else None
-        if phase in (Phase.ENDING, Phase.ENDED):
-            steps.append(ending.decide(one, facts, policy, now))
-        else:
-            steps.append(machine.decide(one, facts, policy, now))
+        rule = {Phase.ENDING: ending, Phase.ENDED: follow_up}.get(phase) if phase else None
+        steps.append((rule or machine).decide(one, facts, policy, now))
     return tuple(steps)
 
 

@@ -22,6 +22,8 @@ from functions.steps.active import Active
 
 log = logging.getLogger(__name__)
 
+ACTING_SECONDS = 2.0
+"""Less than this is no time to begin a reboot or an end in."""
 TRIES = 12
 """Lost races for one book in a row: cordon writes the same objects."""
 
