@@ -31,6 +31,7 @@ from events.errors import EventError, EventTooLarge
 from functions.edge import answers, log, sender
 from functions.edge.call import Function, Reply, refuse
 from functions.edge.context import Handler, Many, Settings
+from functions.edge.sqs_options import MORE
 from functions.gateways.aws import client as aws_client
 from functions.gateways.aws.client import Aws
 from functions.gateways.clock import Clock, SystemClock
@@ -41,6 +42,7 @@ UNKNOWN = "groundcrew-unknown"
 """Header of a success: machines that the events were about and no node of this cluster stands for.
 Whoever shares a queue between clusters leaves those events to the others."""
 MOST_UNKNOWN = 50
+"""Of more than these `MORE` is said: headers may not be long everywhere."""
 
 View = Callable[[flask.Request], flask.Response]
 
@@ -152,7 +154,8 @@ def _respond(reply: Reply, *, unread: bool = False) -> flask.Response:
     if reply.status == 405:
         headers["allow"] = "POST"
     if reply.unknown:
-        headers[UNKNOWN] = ",".join(sorted(reply.unknown)[:MOST_UNKNOWN])
+        more = [MORE] if len(reply.unknown) > MOST_UNKNOWN else []
+        headers[UNKNOWN] = ",".join(sorted(reply.unknown)[:MOST_UNKNOWN] + more)
     if reply.retry_after_seconds is not None:
         headers["retry-after"] = str(reply.retry_after_seconds)
     if unread:

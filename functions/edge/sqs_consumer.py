@@ -27,7 +27,7 @@ from contextlib import contextmanager
 
 from functions.edge import log, sqs_reading
 from functions.edge.held import URGENT, Book, Held
-from functions.edge.sqs_options import REFUSED, Act, Counts, Foreign, Options, Result
+from functions.edge.sqs_options import MORE, REFUSED, Act, Counts, Foreign, Options, Result
 from functions.gateways.aws import errors
 from functions.gateways.aws.queue import Message, Queue, explained
 
@@ -156,7 +156,15 @@ class Consumer:
             worst = next((one for one in mine if not one.done), None)
             if worst is None:
                 unknown = frozenset().union(*(one.unknown for one in mine))
-                (foreign if held.machines & unknown else done).append(held)
+                if held.machines & unknown:
+                    foreign.append(held)
+                elif MORE in unknown and company:
+                    # Whether it is among them is not said: by itself it will be.
+                    held.alone = True
+                    held.attempts -= 1
+                    again.setdefault(0.0, []).append(held)
+                else:
+                    done.append(held)
             elif (wait := self._failed(held, worst, company, draw)) is not None:
                 again.setdefault(wait, []).append(held)
         for wait, some in again.items():

@@ -24,6 +24,10 @@ class Foreign(enum.StrEnum):
     """Nobody else reads this queue."""
 
 
+MORE = "*"
+"""Among the names of unknown machines: more are unknown than could be named."""
+
+
 class Result(NamedTuple):
     """What came of one event."""
 

@@ -18,6 +18,7 @@ from events.cloudevent import MAX_BYTES, CloudEvent
 from events.errors import MalformedEvent
 from functions.edge import http
 from functions.edge.context import Answer, Context, Outcome, Settings
+from functions.edge.sqs_options import MORE
 from functions.gateways.kubernetes import official
 from functions.gateways.kubernetes.client import Cluster
 from functions.gateways.kubernetes.errors import KubernetesError, NotConfigured
@@ -382,3 +383,13 @@ def test_machines_that_no_node_stands_for_are_named_beside_the_answer(serve: Stu
     assert client.post("/", headers=binary(), data=b"{}").headers[http.UNKNOWN] == "i-1,i-2"
     known = serve(Heard(Outcome())).post("/", headers=binary(), data=b"{}")
     assert http.UNKNOWN not in known.headers
+
+
+@pytest.mark.parametrize(("unknown", "more"), [(50, False), (51, True)])
+def test_of_more_of_them_than_are_named_it_is_said_that_there_are_more(
+    serve: Stub, unknown: int, more: bool
+) -> None:
+    client = serve(Heard(Outcome(unknown=frozenset(f"i-{n}" for n in range(unknown)))))
+    said = client.post("/", headers=binary(), data=b"{}").headers[http.UNKNOWN].split(",")
+    assert len(said) == 50 + more
+    assert (MORE in said) is more

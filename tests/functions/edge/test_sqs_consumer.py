@@ -12,7 +12,7 @@ import pytest
 from events import registry
 from events.cloudevent import CloudEvent
 from functions.edge.sqs_consumer import EMPTY_SECONDS, Consumer
-from functions.edge.sqs_options import Act, Foreign, Options, Result
+from functions.edge.sqs_options import MORE, Act, Foreign, Options, Result
 from functions.gateways.aws import errors
 from functions.gateways.aws.queue import Message, Queue
 from tests.support import aws as cloud
@@ -444,3 +444,23 @@ def test_a_queue_that_refuses_half_of_all_calls_is_emptied_all_the_same(
     told = [record.getMessage() for record in caplog.records]
     assert told
     assert len(told) == len(set(told)), "the same trouble was told of again and again"
+
+
+def test_of_many_machines_of_others_none_is_deleted_because_not_all_could_be_named() -> None:
+    """What came of a batch names some of them, and says that there are more."""
+    theirs = {f"i-{number:017x}" for number in range(4)}
+    queue = MemoryQueue(*(cloud.spot(machine) for machine in (*sorted(theirs), OURS)))
+
+    def act(events: Sequence[CloudEvent]) -> list[Result]:
+        told = {registry.read(event).notices[0].identity.instance_id for event in events}
+        unknown = sorted(told & theirs)
+        named = frozenset([*unknown[:1], MORE] if len(unknown) > 1 else unknown)
+        return [Result(204, unknown=named)] * len(events)
+
+    consumer = Consumer(queue, act, Options())
+    for message in queue.receive(30):
+        consumer._take_in(message, float("inf"))
+    while len(consumer.book):
+        consumer._handle(consumer.book.take(10, 1.0))
+    assert (consumer.counts.left, consumer.counts.deleted) == (4, 1)
+    assert queue.depth() == (0, 4)
