@@ -20,6 +20,15 @@ from pathlib import Path
 from infra.local import history
 
 
+MODE = 0o640
+"""Of every file of a history: what a cluster says of itself is not for all users of a machine."""
+
+
+def opener(path: str | Path, flags: int) -> int:
+    """Makes files of `MODE`."""
+    return os.open(path, flags, MODE)
+
+
 class FolderInUse(Exception):
     """Another recorder writes to the folder."""
 
@@ -149,7 +158,7 @@ class Segments:
             path = self.folder / f"events-{_stamp(at)}.jsonl"
             try:
                 flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND
-                self._file = os.open(path, flags, 0o640)
+                self._file = opener(path, flags)
             except FileExistsError:
                 at += timedelta(milliseconds=1)
                 continue
@@ -178,7 +187,7 @@ class Segments:
         return [path for path in found if path.suffix == ".jsonl" and path != self._path]
 
     def _locked(self) -> int:
-        file = os.open(self.folder / ".lock", os.O_RDWR | os.O_CREAT, 0o640)
+        file = os.open(self.folder / ".lock", os.O_RDWR | os.O_CREAT, MODE)
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as problem:
@@ -201,7 +210,7 @@ def _pack(path: Path) -> None:
     """Either the plain file or the whole packed one is there at any moment, or both."""
     packed = path.with_name(f"{path.name}.gz")
     half = path.with_name(f"{path.name}.gz.tmp")
-    with path.open("rb") as plain, half.open("wb") as raw:
+    with path.open("rb") as plain, open(half, "wb", opener=opener) as raw:
         with gzip.GzipFile(fileobj=raw, mode="wb", compresslevel=6, mtime=0, filename="") as file:
             shutil.copyfileobj(plain, file, 1 << 20)
         raw.flush()

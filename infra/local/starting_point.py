@@ -26,7 +26,7 @@ import msgspec
 
 from functions.gateways.kubernetes.client import Cluster
 from functions.rules import keys
-from infra.local import history
+from infra.local import history, segments
 from infra.local.masking import Masker
 
 
@@ -82,7 +82,7 @@ def take(
     half = folder / f"{path.name}.tmp"
     taken = Taken(path)
     try:
-        with half.open("wb") as raw, _packed(raw, packed) as file:
+        with open(half, "wb", opener=segments.opener) as raw, _packed(raw, packed) as file:
             stamp = now.isoformat(timespec="milliseconds").replace("+00:00", "Z")
             file.write((history.HEAD % stamp).encode())
             separator = b"\n"

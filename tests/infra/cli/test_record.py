@@ -349,6 +349,7 @@ def test_the_cluster_is_taken_as_it_stands(
     assert re.search(r"^ +3 nodes$", said, re.MULTILINE)
     assert re.search(r"^ +2 pods$", said, re.MULTILINE)
     (path,) = [file for file in folder.iterdir() if file.name.startswith("cluster")]
+    assert path.stat().st_mode & 0o007 == 0, "not for all users of the machine"
     text = gzip.decompress(path.read_bytes()) if packed else path.read_bytes()
     for gone in (b"jane", b"hunter2", b"managedFields", b"registry.example"):
         assert gone not in text

@@ -97,6 +97,14 @@ def test_closed_files_are_compressed(tmp_path: Path) -> None:
     assert bodies(tmp_path) == list(range(100))
 
 
+@pytest.mark.parametrize("packed", [False, True])
+def test_files_are_not_for_all_users_of_the_machine(tmp_path: Path, packed: bool) -> None:
+    segments = Segments(tmp_path, Limits(), packed=packed)
+    write(segments, 1)
+    segments.close()
+    assert [path.stat().st_mode & 0o007 for path in tmp_path.iterdir()] == [0, 0]
+
+
 def test_what_a_killed_recorder_left_is_taken_up(tmp_path: Path) -> None:
     (tmp_path / "events-20260302T070000.000Z.jsonl.gz.tmp").write_bytes(b"half")
     (tmp_path / "events-20260302T070000.000Z.jsonl").write_text(
