@@ -19,7 +19,6 @@ from pathlib import Path
 
 from infra.local import history
 
-
 MODE = 0o640
 """Of every file of a history: what a cluster says of itself is not for all users of a machine."""
 
