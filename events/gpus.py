@@ -44,8 +44,9 @@ class Finding(NamedTuple):
         )
 
 
-def findings(node: NodeLike) -> Iterator[Finding]:
-    """What can be judged of this node's GPUs, good or bad; nothing for a node without."""
+def findings(node: NodeLike, *, good: bool = True) -> Iterator[Finding]:
+    """What can be judged of this node's GPUs; nothing for a node without. Not ``good``: only what
+    is bad, of which most nodes have nothing."""
     status, labels = node.status, node.metadata.labels or {}
     if status is None:
         return
@@ -54,14 +55,15 @@ def findings(node: NodeLike) -> Iterator[Finding]:
         if _expects_plugin(labels, status.capacity) and _is_ready(node):
             yield _plugin(there)
         return
-    yield _plugin(there)
-    if expected := gpu_counts().get(labels.get(INSTANCE_TYPE, "")):
+    if good:
+        yield _plugin(there)
+    if (expected := gpu_counts().get(labels.get(INSTANCE_TYPE, ""))) and (good or there < expected):
         # A GPU that is missing after boot: the driver never saw it, so that nothing is logged.
         yield Finding(
             "gpu-count", there < expected, Severity.CORDON, Cause.HARDWARE, True,
             f"{there} of {expected} GPUs of a {labels[INSTANCE_TYPE]}",
         )  # fmt: skip
-    if usable is not None:
+    if usable is not None and (good or usable < there):
         # The device plugin takes a GPU away for almost any XID and until it is restarted, and
         # gives it back then without a test: worth a look, and no more unless an XID backs it.
         yield Finding(

@@ -84,10 +84,10 @@ def notices_of(node: NodeLike) -> tuple[Notice, ...]:
                 notices.append(fault)
         elif marked and (condition.status in rule.good or leftover):
             recoveries.append(_recovery(condition, rule, identity))
-    for finding in gpus.findings(node):
+    for finding in gpus.findings(node, good=marked):
         if finding.bad:
             notices.append(finding.notice(SOURCE, Kind.FAULT, identity))
-        elif marked:
+        else:
             recoveries.append(finding.notice(SOURCE, Kind.RECOVERY, identity))
     for told in node_labels.notices(node, SOURCE, identity, marks):
         (recoveries if told.kind is Kind.RECOVERY else notices).append(told)
