@@ -129,8 +129,9 @@ def test_an_empty_queue_that_answers_at_once_is_not_asked_without_a_pause() -> N
 
 @pytest.mark.parametrize("status", [0, 429, 502, 503, 404, 403])
 def test_what_could_not_be_handled_now_is_tried_again_without_being_received_again(
-    status: int,
+    status: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr("functions.edge.sqs_consumer.FIRST_WAIT_SECONDS", 0.01)
     queue = MemoryQueue(cloud.spot(OURS), receives=1)
     act = Handled(Result(status, problem="not now"), DONE)
     with consuming(queue, act) as consumer:
