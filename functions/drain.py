@@ -34,7 +34,7 @@ from functions.rules.draining import NodeFacts
 from functions.rules.policy import default as default_policy
 from functions.steps import active, drain_mark, drain_nodes, mark
 from functions.steps.active import Active
-from functions.steps.drain_call import Call
+from functions.steps.drain_call import Call, Pace
 from functions.steps.drain_nodes import Done
 from functions.steps.tell import tell
 
@@ -105,7 +105,10 @@ def _go_on(context: Context, marked: Mapping[str, types.Node], named: frozenset[
     seconds = max(0.5, settings.call_seconds - WRITING_SECONDS)
     in_force = active.read(cluster, settings.namespace)
     policy, now = in_force.policy, _now(context)
-    with Call(cluster, context.clock, policy.drain, seconds, settings.namespace) as call:
+    rate = policy.drain.evictions_per_second
+    # Calls of this process that come beside this one have no rate of their own.
+    pace = context.together.share(("pace", rate), lambda: Pace(context.clock, rate))
+    with Call(cluster, context.clock, policy.drain, seconds, settings.namespace, pace=pace) as call:
         facts = _read(context, marked, in_force, now)
         decisions = decide(list(facts.values()), policy.drain, now, named)
         if named:

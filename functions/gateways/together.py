@@ -9,7 +9,7 @@ is): without it the calls of one process would only be in each other's way.
 
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeAlias, TypeVar
 
@@ -22,6 +22,7 @@ PATIENCE_SECONDS = 2.0
 
 Ask = TypeVar("Ask")
 Done = TypeVar("Done")
+Shared = TypeVar("Shared")
 Results: TypeAlias = Sequence[Done | errors.KubernetesError]
 
 
@@ -85,6 +86,15 @@ class Together:
         self._lock = threading.Lock()
         self._queue: list[_Part] = []  # type: ignore[type-arg]
         self._guard = threading.Lock()
+        self._shared: dict[Hashable, Any] = {}
+
+    def share(self, key: Hashable, make: Callable[[], Shared]) -> Shared:
+        """What ``make`` made for the first call that asked for ``key``."""
+        with self._guard:
+            if key not in self._shared:
+                self._shared[key] = make()
+            found: Shared = self._shared[key]
+            return found
 
     @property
     def waiting(self) -> int:

@@ -59,7 +59,9 @@ class Call:
         own_namespace: str,
         *,
         outage_seconds: float = float("inf"),
+        pace: Pace | None = None,
     ) -> None:
+        """``pace`` is one that other calls keep, too."""
         self.clock = clock
         self.policy = policy
         self.own_namespace = own_namespace
@@ -68,7 +70,7 @@ class Call:
         self.cluster = cluster.bounded(self.left)
         self.unbounded = cluster
         """For what is written down when the time is over."""
-        self.pace = Pace(clock, policy.evictions_per_second)
+        self.pace = pace or Pace(clock, policy.evictions_per_second)
         self.turns = Turns(policy.parallel)
         self.began = clock.monotonic()
         # Only a real clock goes on while a thread waits; on any other, all is done in turn.

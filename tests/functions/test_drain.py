@@ -1,5 +1,6 @@
 """The drain function against the embedded cluster, on simulated time."""
 
+import functools
 import json
 import threading
 from datetime import timedelta
@@ -15,6 +16,7 @@ from functions import drain
 from functions.edge.context import Context, Outcome, Settings
 from functions.gateways.kubernetes import errors
 from functions.gateways.kubernetes.client import Cluster
+from functions.gateways.together import Together
 from functions.rules import drain_state, keys, pause
 from functions.rules import policy as policies
 from functions.rules.decision import Action
@@ -833,6 +835,28 @@ def test_a_deadline_without_a_time_zone_is_refused(world: World) -> None:
     )
     with pytest.raises(MalformedEvent):
         world.call(event)
+
+
+def test_calls_of_one_process_keep_the_rate_together(world: World) -> None:
+    world.set_policy("drain: {evictions_per_second: 10}")
+    together = Together()
+    settings = Settings(namespace=NAMESPACE)
+    world.clock.sleep(1)
+    for name in ("a", "b"):
+        world.add_node(name, unschedulable=True)
+        world.mark(name)
+        for number in range(10):
+            world.pod(f"{name}-{number}", app="web", on=name, stop_seconds=0)
+    for name in ("a", "b"):
+        transport = EmbeddedTransport(world.server, world.clock.sleep)
+        connect = functools.partial(Cluster, transport)
+        drain.handle(cordoned(name), Context(connect, world.clock, settings, together=together))
+    times = sorted(e.at for e in world.evictions())
+    assert len(times) == 20
+    assert all(
+        eleventh - first >= timedelta(seconds=0.99)
+        for first, eleventh in zip(times, times[10:], strict=False)
+    )
 
 
 def test_an_event_is_about_the_nodes_that_it_names(world: World) -> None:
