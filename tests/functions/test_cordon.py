@@ -1487,7 +1487,7 @@ class TestStorm:
 
         def hang(_: object) -> None:
             hangs.set()
-            assert go_on.wait(10)
+            assert go_on.wait(60)
 
         def patch(request: Request) -> None:
             if request.path.endswith("/nodes/n0"):
@@ -1503,7 +1503,7 @@ class TestStorm:
         )
         with ThreadPoolExecutor(2) as pool:
             call = pool.submit(cordon.handle, first, slow)
-            assert hangs.wait(10)
+            assert hangs.wait(60)
             fleet.handle(second)
             assert fleet.cordoned() == ["n1"]
             go_on.set()
@@ -1551,7 +1551,7 @@ class TestEventsComeAfterTheAnswers:
         go_on = threading.Event()
 
         def hang(_: Request) -> None:
-            assert go_on.wait(10)
+            assert go_on.wait(60)
 
         inner = EmbeddedTransport(fleet.cluster, fleet.clock.waited)
         transport = Between(inner, "POST", "/events", hang)

@@ -12,7 +12,7 @@ from functions.gateways.kubernetes import errors
 from functions.gateways.kubernetes.errors import KubernetesError
 from functions.gateways.together import Together, Turn
 
-SECONDS = 10.0
+SECONDS = 60.0
 Does = Callable[[Sequence[int], Turn, float], Sequence[int | KubernetesError]]
 
 
