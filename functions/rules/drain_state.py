@@ -12,6 +12,8 @@ from typing import Any
 
 import msgspec
 
+from functions.rules import written_times
+
 VERSION = 1
 MAX_BYTES = 2048
 MAX_BLOCKERS = 5
@@ -83,9 +85,8 @@ def decode(text: str) -> DrainState:
         state = msgspec.convert({k: v for k, v in raw.items() if k in _FIELDS}, DrainState)
     except msgspec.DecodeError as problem:
         raise Unreadable(str(problem)) from problem
-    for at in (state.started, state.changed, state.deadline, state.look_again):
-        if at is not None and at.tzinfo is None:
-            raise Unreadable(f"{at.isoformat()} has no time zone")
+    if wrong := written_times.trouble(msgspec.structs.astuple(state)):
+        raise Unreadable(wrong)
     extra = {k: v for k, v in raw.items() if k not in _FIELDS}
     return msgspec.structs.replace(state, extra=extra)
 

@@ -12,13 +12,14 @@ is a claim until it is proven (`rules.recovery`).
 import enum
 import functools
 import hashlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from datetime import datetime, timedelta
 from typing import Any
 
 import msgspec
 
 from events.notice import Cause, Kind, Notice, Severity
+from functions.rules import written_times
 from functions.rules.node_view import NodeView
 from functions.rules.policy import Policy
 
@@ -188,13 +189,27 @@ def decode(text: str) -> Record:
             for item in raw.get("incidents", ())
         )
         known = {k: v for k, v in raw.items() if k in _RECORD_FIELDS and k != "incidents"}
-        return msgspec.structs.replace(
+        record = msgspec.structs.replace(
             msgspec.convert(known, Record),
             incidents=incidents,
             extra={k: v for k, v in raw.items() if k not in _RECORD_FIELDS},
         )
+        if wrong := written_times.trouble(_times(record)):
+            raise Unreadable(wrong)
+        return record
     except (msgspec.DecodeError, AttributeError, TypeError) as problem:
         raise Unreadable(str(problem)) from problem
+
+
+def _times(record: Record) -> Iterator[object]:
+    """All times in it, among others."""
+    if record.cordon:
+        yield record.cordon.at
+    yield from record.releases
+    for incident in record.incidents:
+        yield from msgspec.structs.astuple(incident)
+        for jobs in incident.jobs.values():
+            yield from jobs.values()
 
 
 def encode(record: Record) -> str:

@@ -17,6 +17,7 @@ from datetime import datetime, timedelta
 
 import msgspec
 
+from functions.rules import written_times
 from functions.rules.policy import Lifecycle as Policy
 
 VERSION = 1
@@ -144,6 +145,9 @@ def decode(text: str | None, provider_id: str) -> dict[str, Hold]:
         book = msgspec.json.decode(text, type=_Book)
     except (msgspec.DecodeError, UnicodeDecodeError) as problem:
         raise Unreadable(str(problem)) from problem
+    for hold in book.hooks.values():
+        if wrong := written_times.trouble(msgspec.structs.astuple(hold)):
+            raise Unreadable(wrong)
     return dict(book.hooks) if book.provider_id == provider_id else {}
 
 

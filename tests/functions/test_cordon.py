@@ -702,6 +702,19 @@ class TestAnnotation:
         assert fleet.cordoned() == []
         assert "kubectl annotate node n0 groundcrew.dev/incidents-" in outcome.decisions[0].reason
 
+    @pytest.mark.parametrize("time", ["2026-03-02T09:00:00", "0001-01-01T00:00:00Z"])
+    def test_one_that_anybody_wrote_there_does_not_end_the_reading_of_the_fleet(
+        self, fleet: Fleet, time: str
+    ) -> None:
+        """A kubelet may annotate its own Node."""
+        incident = {"source": "s", "check": "c", "kind": "maintenance", "severity": "cordon"}
+        text = {"v": 1, "incidents": [incident | {"first": time, "last": time, "deadline": time}]}
+        fleet.change("n0", annotations={keys.INCIDENTS: json.dumps(text)})
+        fleet.condition("n1", *XID_79)
+        fleet.pass_time(timedelta(minutes=6))
+        fleet.resync()
+        assert fleet.cordoned() == ["n1"]
+
     def test_of_a_newer_version_its_unknown_fields_stay(self, fleet: Fleet) -> None:
         fleet.handle(fleet.sick())
         newer = json.loads(incidents.encode(fleet.record())) | {"v": 7, "ladder": ["reset"]}

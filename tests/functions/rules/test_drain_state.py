@@ -72,6 +72,7 @@ def test_fields_of_a_newer_version_are_kept() -> None:
         "", "{", "[]", "3", "null", '{"state":"draining"}',
         '{"state":"flying","started":"2026-03-02T12:00:00Z","changed":"2026-03-02T12:00:00Z"}',
         '{"state":"draining","started":"2026-03-02T12:00:00","changed":"2026-03-02T12:00:00Z"}',
+        '{"state":"draining","started":"9999-03-02T12:00:00Z","changed":"2026-03-02T12:00:00Z"}',
         '{"state":"draining","started":3,"changed":"2026-03-02T12:00:00Z"}',
     ],
 )  # fmt: skip

@@ -105,6 +105,30 @@ def test_what_is_no_record_is_unreadable_and_never_an_empty_one(text: str) -> No
         incidents.decode(text)
 
 
+@pytest.mark.parametrize(
+    "time", ["2026-03-02T09:00:00", "0001-01-01T00:00:00Z", "9999-12-31T23:00:00Z"]
+)
+@pytest.mark.parametrize("where", ["first", "ended", "jobs", "cordon", "releases"])
+def test_one_with_a_time_that_nothing_can_be_reckoned_with_is_unreadable(
+    time: str, where: str
+) -> None:
+    good = "2026-03-02T09:00:00Z"
+    incident: dict[str, Any] = {"first": good, "last": good, "kind": "fault", "severity": "cordon"}
+    record: dict[str, Any] = {"v": 1, "incidents": [incident | {"source": "s", "check": "c"}]}
+    incidents.decode(json.dumps(record))
+    match where:
+        case "cordon":
+            record["cordon"] = {"at": time}
+        case "releases":
+            record["releases"] = [time]
+        case "jobs":
+            record["incidents"][0]["jobs"] = {"gpu": {"team/job": time}}
+        case _:
+            record["incidents"][0][where] = time
+    with pytest.raises(incidents.Unreadable, match=r"time zone|far off"):
+        incidents.decode(json.dumps(record))
+
+
 def test_thirty_repeats_out_of_order_open_one_incident() -> None:
     view, record = node(), Record(machine=node().machine)
     said = [notice(since=NOW - minutes(m)) for m in (5, 1, 9, 3)] * 8

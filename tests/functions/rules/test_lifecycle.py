@@ -97,7 +97,13 @@ def test_what_is_written_is_read_again_for_that_machine_alone() -> None:
     assert lifecycle.decode(None, MACHINE) == {}
 
 
-@pytest.mark.parametrize("text", ["{", "[]", '{"hooks": 1}', '{"hooks": {"a": {"seconds": "x"}}}'])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "{", "[]", '{"hooks": 1}', '{"hooks": {"a": {"seconds": "x"}}}',
+        '{"hooks": {"a": {"until": "2026-03-02T09:00:00"}}}',
+    ],
+)  # fmt: skip
 def test_what_cannot_be_read_is_said(text: str) -> None:
     with pytest.raises(lifecycle.Unreadable):
         lifecycle.decode(text, MACHINE)
