@@ -116,7 +116,9 @@ def test_replace_collects_evidence_on_a_cordoned_node_with_its_own_role(
     data = {"job.yaml": text}
     installed.create({"apiVersion": "v1", "kind": "ConfigMap", "metadata": meta, "data": data})
     now = datetime.now(UTC)
-    entry = Entry(node="sick", changed=now, began=now, fault="kubernetes.event/xid-79")
+    entry = Entry(
+        node="sick", changed=now, began=now, collecting=now, fault="kubernetes.event/xid-79"
+    )
     seen = act_as(installed, "replace")
 
     def look() -> str:

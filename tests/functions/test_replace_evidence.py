@@ -6,12 +6,13 @@ from typing import Any
 import pytest
 import yaml
 
+from events.notice import Severity
 from functions.rules import keys
 from functions.rules.replacing.book import Phase
 from functions.steps import active
 from functions.steps.replacing import collect
 from infra.local.cluster import builders
-from tests.support.ending_world import POLICY, EndingWorld
+from tests.support.ending_world import MINUTE, POLICY, EndingWorld
 
 TEMPLATE = (Path(__file__).parents[2] / "infra" / "evidence" / "job.yaml").read_text()
 JOBS = keys.EVIDENCE_NAMESPACE
@@ -116,13 +117,18 @@ def test_the_pod_that_collects_is_no_workload() -> None:
     assert other.cloud.asked == []
 
 
-def test_a_job_is_named_by_the_machine_and_its_fault() -> None:
+def test_one_job_is_made_whatever_else_is_said_of_the_machine_and_whoever_asks() -> None:
     world = world_with()
     world.minutes(18)
     entry = world.entry()
     assert jobs(world)[0]["metadata"]["name"] == collect.job_name(world.machine(), entry)
     assert entry.phase is Phase.SICK
-    world.minutes(5)
+    world.sick("n0", check="xid-48", severity=Severity.EVICT)  # the worst is another one now
+    for _ in range(3):
+        world.wait(MINUTE)
+        world.call()
+        world.call()  # another instance
+    assert world.entry().fault != entry.fault
     assert len(jobs(world)) == 1
 
 

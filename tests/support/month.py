@@ -1,6 +1,7 @@
 """A month of a GPU fleet, at the rates that operators report: 13 false alarms per 1,000 node-days
 (504 B200 in 55 days) against 4 real faults (Llama 3 and Meta's RSC clusters: 2.3 to 6.5), 70 % of
-the false ones gone within ten minutes, most of them on a few nodes that monitors dislike.
+the false ones gone within ten minutes, most of them on a few nodes that monitors dislike. Once in
+it a monitor goes mad, and accuses a good part of the fleet together.
 
 `of` makes one from a seed, as a scenario that the replay plays; `Month` says what was true, so that
 whoever acted can be judged: `wrongly` ended, or left too `late`.
@@ -121,8 +122,17 @@ def of(seed: int, *, nodes: int = 60, days: int = 30, factor: float = 1.0) -> Mo
         else:
             lasts = timedelta(minutes=min(10 + dice.expovariate(1 / 600), 5 * 24 * 60))
         alarms.append(Alarm(node, _some_time(dice, days), lasts, dice.choice(ALARMS)))
+    alarms += _mad(dice, [*disliked, *well], days)
     alarms.sort(key=lambda alarm: alarm.began)
     return Month(nodes, START + timedelta(days=days) + AFTER, tuple(_apart(alarms)))
+
+
+def _mad(dice: random.Random, names: list[str], days: int) -> Iterator[Alarm]:
+    """One monitor accuses 5 to 80 % of the nodes for 5 to 60 minutes, all within a minute."""
+    at, lasts = _some_time(dice, days), timedelta(minutes=dice.uniform(5, 60))
+    says = dice.choice(ALARMS)
+    for node in dice.sample(names, round(dice.uniform(0.05, 0.8) * len(names))):
+        yield Alarm(node, at + timedelta(seconds=round(dice.uniform(0, 60))), lasts, says)
 
 
 def scenario(month: Month) -> Scenario:

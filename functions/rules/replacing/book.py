@@ -107,6 +107,8 @@ class Entry(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     """Who makes its machines, where its Node shows that: ``karpenter``, ``cluster-api``."""
     beside: tuple[str, ...] = ()
     """Who else repaired nodes here when it was looked at closely last."""
+    others: str = ""
+    """Who mended it without us then, by the word of who owns it."""
     account: str = ""
     """Whose machine it was when the cloud was last asked; empty: it never answered."""
     intent: Intent | None = None

@@ -135,6 +135,7 @@ def _kept(
         account=(closer.account if closer else "") or entry.account,
         host=one.host or (closer.host if closer else "") or entry.host,
         beside=one.closer.beside if one.closer else entry.beside,
+        others=one.closer.others if one.closer else entry.others,
         owner=one.owner,
         drained_from=_drained_from(one, entry),
         empty=_empty_since(one, entry, found, now),

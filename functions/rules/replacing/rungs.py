@@ -40,7 +40,7 @@ def next_rung(
     seldom = one.closer is None and (now - entry.changed) % LOOK_AT_HELD < TICK
     if not rung:
         # All is told; whether whoever repairs nodes beside us still does is seen by looking.
-        act = Act.LOOK_CLOSER if seldom and shadow and entry.beside else Act.NONE
+        act = Act.LOOK_CLOSER if seldom and shadow and (entry.beside or entry.others) else Act.NONE
         return Step(facts=one, entry=entry, act=act, guards=end, look_again=again)
     checked = end
     if rung != "replace":

@@ -2,7 +2,7 @@
 
 It is made from the template in ConfigMap `active.EVIDENCE_NAME` (key ``job.yaml``), bound to the
 node without a scheduler (the node takes no new work), in a namespace of its own, under a name that
-follows from the machine and its fault: who asks twice makes one. What it writes to its termination
+follows from what the book says: who asks twice makes one. What it writes to its termination
 message (``/dev/termination-log``, 4 KiB) outlives node and pod in the book.
 """
 
@@ -26,9 +26,10 @@ class BadTemplate(ValueError):
 
 
 def job_name(machine: str, entry: Entry) -> str:
-    """The same for each call about one fault of one machine, another for the next fault."""
-    began = entry.began.isoformat() if entry.began else ""
-    text = f"{machine} {entry.fault} {began}"
+    """The same for each call about one end of one machine: by the machine and by when the book says
+    that collecting began, which one call alone could write."""
+    began = entry.collecting.isoformat() if entry.collecting else ""
+    text = f"{machine} {began}"
     return "evidence-" + hashlib.sha256(text.encode()).hexdigest()[:16]
 
 

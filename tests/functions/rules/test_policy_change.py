@@ -123,6 +123,7 @@ def test_the_table_of_directions_names_only_fields_that_exist_and_the_test_above
         ("", "replace: {act_in: [h100]}"),
         ("replace: {act_in: ['h100-*']}", "replace: {act_in: ['h*']}"),
         ("replace: {reserved: ['h*']}", "replace: {reserved: [h100]}"),
+        ("", "replace: {beside: [nvsentinel]}"),
         ("terminate: {confirmed_by: [active-test]}", ""),
         ("ladder: [{rungs: [reboot]}]", ""),
         ("ladder: [{check: a, rungs: []}, {rungs: [replace]}]", "ladder: [{rungs: [replace]}]"),
@@ -143,6 +144,7 @@ def test_a_wider_rule_covers_the_one_that_it_replaces() -> None:
     [
         ("replace: {act_in: ['h*']}", "replace: {act_in: [h100]}"),
         ("replace: {reserved: [h100]}", "replace: {reserved: ['h*']}"),
+        ("replace: {beside: [nvsentinel]}", ""),
         ("ladder: [{rungs: [reboot, replace]}]", "ladder: [{rungs: [reboot]}]"),
         ("", "terminate: {confirmed_by: [active-test]}"),
     ],

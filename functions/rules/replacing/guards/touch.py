@@ -90,8 +90,8 @@ def shadow(one: MachineFacts, found: Sequence[Incident], policy: Policy) -> Verd
             f"{acting} acts on this node, too: only told until the policy names it (replace.beside)"
         )
         return Verdict(Guard.SHADOW, False, says)
-    if one.closer and one.closer.others:
-        return Verdict(Guard.SHADOW, False, one.closer.others)
+    if others := one.closer.others if one.closer else one.entry.others if one.entry else "":
+        return Verdict(Guard.SHADOW, False, others)
     for pool in pools(one):
         if not policy.acts_in(pool):
             return Verdict(

@@ -321,8 +321,16 @@ def test_where_somebody_else_repairs_nodes_it_is_only_told_until_the_policy_name
     assert decide(tried, named).act is wanted
 
 
-def test_whoever_repaired_nodes_beside_us_is_looked_for_again_when_all_is_told() -> None:
-    told = machine(closer=None, entry=entry(beside=("nvsentinel",), would=("replace",)))
+@pytest.mark.parametrize(
+    "seen", [{"beside": ("nvsentinel",)}, {"others": "Karpenter's node repair is on"}]
+)
+def test_whoever_repaired_nodes_beside_us_is_looked_for_again_when_all_is_told(
+    seen: dict[str, Any],
+) -> None:
+    first = decide(machine(closer=replace(CLOSER, **seen)))
+    assert first.entry is not None
+    assert first.entry.would == ("replace",)
+    told = machine(closer=None, entry=first.entry)
     looks = [decide(told, ACTS, NOW + timedelta(minutes=minute)).act for minute in range(60)]
     assert looks.count(Act.LOOK_CLOSER) == 2
     gone = decide(replace(told, closer=CLOSER))
