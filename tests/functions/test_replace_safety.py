@@ -202,6 +202,31 @@ def test_the_risk_is_told_of_a_machine_whose_clock_no_book_keeps() -> None:
     assert set(world.answers()) == {"sla.at-risk"}
 
 
+def test_a_reset_that_another_instance_has_asked_for_is_not_asked_for_twice() -> None:
+    world = EndingWorld("replace: {act_in: ['*']}\nladder: [{rungs: [reset, replace]}]\n")
+    asked = []
+
+    class Twice(Mortal):
+        """Another instance makes its whole call just before our intent is written."""
+
+        done = False
+
+        def _pass(self, name: str, act: Callable[[], Any]) -> Any:
+            mine = name.startswith("PATCH") and name.endswith("configmaps/groundcrew-ledger-gpu")
+            if mine and not self.done:
+                self.done = True
+                asked.append(world.call().answer)
+            return super()._pass(name, act)
+
+    world.minutes(14)
+    for _ in range(6):
+        world.wait(MINUTE)
+        twice = Twice(world, 0, after=False)
+        asked.append(world.call(twice, aws=twice).answer)
+    wanted = [a for a in asked if a and a.type == "dev.groundcrew.gpu.reset-wanted"]
+    assert len(wanted) == 1
+
+
 def test_many_that_are_held_and_a_slow_cloud_keep_no_machine_waiting_for_ever() -> None:
     """Each look asks the cloud, and one call has no time for all of them, nor for an end behind."""
     world = EndingWorld(nodes=9)

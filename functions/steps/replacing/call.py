@@ -159,16 +159,18 @@ class Call:
     def _ask_for_reset(self, step: Step) -> None:
         crew, one = self.crew, step.facts
         assert step.entry is not None
+        if not self._is_free_for(RESET_WANTED):
+            self._again()
+            return
         token = crew.token()
         node = one.view.name if one.view else ""
         by = crew.now() + crew.policy.replace.handed_over_within
         data = {"node": node, "machine": one.machine, "token": token, "by": by}
-        if not self._may_answer(RESET_WANTED, data):
-            self._again()
-            return
         why = reason_of(step.guards)
         made = replacing.intend(one, step.entry, "reset", token, why, crew.now())
+        # First: what another call has decided about is not asked for by this one, too.
         crew.put(one.pool, one.machine, one.entry, made)
+        self._may_answer(RESET_WANTED, data)
         self._say([replacing.say(one, Action.RESET, f"a reset of its GPUs is asked for ({why})")])
 
     def _collect(self, step: Step) -> None:
