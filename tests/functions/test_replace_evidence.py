@@ -100,6 +100,16 @@ def test_without_a_template_or_time_for_it_nothing_is_collected() -> None:
     assert (len(world.cloud.ended), jobs(world)) == (1, [])
 
 
+def test_where_it_is_only_told_or_something_else_holds_nothing_is_collected() -> None:
+    told = world_with(rules="ladder: [{rungs: [replace]}]\n")
+    told.minutes(20)
+    assert (told.entry().would, jobs(told)) == (("replace",), [])
+    held = world_with()
+    held.add("n8", provider_id=held.machine())
+    held.minutes(20)
+    assert (held.entry().holding, jobs(held)) == (("node",), [])
+
+
 def test_the_pod_that_collects_is_no_workload() -> None:
     world = world_with()
     world.minutes(18)

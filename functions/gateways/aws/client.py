@@ -192,6 +192,14 @@ class Aws:
         )
         return tuple(types.hook(one) for one in said["LifecycleHooks"])
 
+    def repairs_nodes(self, region: str, cluster: str, node_group: str) -> bool:
+        """Whether EKS repairs the nodes of this managed node group itself (`nodeRepairConfig`)."""
+        said = self._repeatable(
+            "eks", region, "DescribeNodegroup", clusterName=cluster, nodegroupName=node_group
+        )
+        repair = said["nodegroup"].get("nodeRepairConfig") or {}
+        return bool(repair.get("enabled"))
+
     def terminate_in_group(self, machine: Machine) -> None:
         """End it, and keep the group's capacity, so that a replacement comes.
 

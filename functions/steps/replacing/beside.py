@@ -1,9 +1,9 @@
 """Who else repairs or empties nodes here. Two that act on one machine do what neither decided:
 until the policy's ``replace.beside`` names who is meant to be there, we only tell.
 
-What shows: NVSentinel's label, and pods of aws-node-termination-handler. Whether Karpenter or EKS
-Auto Mode repair the nodes that they own, `steps.terminate.karpenter` asks. What does not show: that
-node repair is on in a managed node group is a setting at EKS, and nothing in the cluster says so.
+What shows: NVSentinel's label, and pods of aws-node-termination-handler. Whether Karpenter, EKS
+Auto Mode or EKS' node repair replaces the nodes of its own, the ways to end a machine ask
+(`steps.terminate`).
 """
 
 from collections.abc import Iterator

@@ -46,7 +46,7 @@ def choose(machine: Machine, wanted: str, aws: Callable[[], Aws], cluster: Clust
     if name == "event":
         return HandedOver()
     try:
-        return _of_aws(machine, name, aws())
+        return _of_aws(machine, name, aws(), told=wanted == name)
     except errors.NotConfigured as problem:
         return _Unknown(name, str(problem))
 
@@ -70,16 +70,16 @@ def _shown(machine: Machine) -> str:
     return shown or ("aws" if machine.provider_id.startswith("aws://") else "event")
 
 
-def _of_aws(machine: Machine, name: str, aws: Aws) -> Way:
+def _of_aws(machine: Machine, name: str, aws: Aws, *, told: bool) -> Way:
     if name == "ec2":
-        return Ec2(aws)
+        return Ec2(aws, told=told)
     try:
         where = types.Machine.of(machine.provider_id)
         held = aws.scaling_instances(where.region, [where.instance_id]).get(where.instance_id)
     except (errors.AwsError, types.NotOfEc2) as problem:
         return _Unknown(name, str(problem))
     if held is not None:
-        return AutoScaling(aws, held)
+        return AutoScaling(aws, held, told=told)
     if name == "autoscaling":
         return _Gone(aws, "no Auto Scaling group holds it: nothing would replace it")
     return Ec2(aws)

@@ -14,8 +14,8 @@ STANDBY = ("Standby", "EnteringStandby", "Detaching", "Detached")
 class AutoScaling(Ec2):
     name = "autoscaling"
 
-    def __init__(self, aws: Aws, found: types.ScalingInstance) -> None:
-        super().__init__(aws)
+    def __init__(self, aws: Aws, found: types.ScalingInstance, *, told: bool = False) -> None:
+        super().__init__(aws, told=told)
         self._found = found
 
     def look(self, machine: Machine) -> Look:
@@ -35,6 +35,7 @@ class AutoScaling(Ec2):
             says=f"{looked.says}, in group {found.group}",
             account=looked.account,
             host=looked.host,
+            others=looked.others,
             protected=protected,
         )
 

@@ -6,6 +6,10 @@ from functions.rules.replacing import Seen
 from functions.steps.terminate import refusals
 from functions.steps.terminate.way import Asked, Look, Machine
 
+NODE_GROUP = "eks.amazonaws.com/nodegroup"
+"""Label of a node of a managed node group."""
+CLUSTER = "eks:cluster-name"
+"""Tag that EKS puts on the instances of such a group."""
 _SEEN = {
     "pending": Seen.RUNNING,
     "running": Seen.RUNNING,
@@ -19,8 +23,11 @@ _SEEN = {
 class Ec2:
     name = "ec2"
 
-    def __init__(self, aws: Aws) -> None:
+    def __init__(self, aws: Aws, *, told: bool = False) -> None:
+        """``told``: the policy names this way for the pool, so that EKS' node repair does not
+        hold."""
         self._aws = aws
+        self._told = told
 
     def look(self, machine: Machine) -> Look:
         try:
@@ -43,9 +50,33 @@ class Ec2:
                 seen=Seen.UNKNOWN,
                 says=f"{where.instance_id} is in {found.zone}, the Node says {where.zone}",
             )
-        seen = _SEEN.get(found.state, Seen.UNKNOWN)
+        try:
+            others = self._repaired(where, found, machine)
+        except errors.AwsError as problem:
+            return refusals.look(problem)
         return Look(
-            seen=seen, says=f"EC2 says {found.state}", account=found.account, host=found.host
+            seen=_SEEN.get(found.state, Seen.UNKNOWN),
+            says=f"EC2 says {found.state}",
+            account=found.account,
+            host=found.host,
+            others=others,
+        )
+
+    def _repaired(self, where: types.Machine, found: types.Instance, machine: Machine) -> str:
+        """Why EKS replaces its sick nodes itself; empty: it does not, or we may not ask. Raises
+        `errors.AwsError`."""
+        group = machine.node.metadata.label(NODE_GROUP) if machine.node else ""
+        cluster = found.tags.get(CLUSTER, "")
+        if self._told or not group or not cluster:
+            return ""
+        try:
+            if not self._aws.repairs_nodes(where.region, cluster, group):
+                return ""
+        except (errors.Unauthorised, errors.NotFound):
+            return ""
+        return (
+            f"node repair is on for EKS node group {group}: only told, until replace.ways in the "
+            "policy names autoscaling for this pool"
         )
 
     def terminate(self, machine: Machine) -> Asked:

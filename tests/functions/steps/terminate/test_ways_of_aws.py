@@ -1,11 +1,15 @@
 """The ways to end a machine of AWS, against moto."""
 
 from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
 
 import pytest
+from botocore.session import get_session
 
 from functions.gateways.aws import errors
 from functions.gateways.aws.client import Aws
+from functions.gateways.kubernetes import types
 from functions.gateways.kubernetes.client import Cluster
 from functions.rules.replacing import Seen
 from functions.steps import terminate
@@ -124,3 +128,71 @@ def test_what_passes_is_asked_again_soon_and_what_a_person_must_mend_later(
     if not done:
         assert asked.again == (terminate.SOON if soon else terminate.LATER)
         assert asked.says == str(problem)
+
+
+def managed(instance: str) -> Machine:
+    """On a node of a managed node group, as EKS labels it and tags its instance."""
+    tags = [{"Key": "eks:cluster-name", "Value": "prod"}]
+    cloud.client("ec2").create_tags(Resources=[instance], Tags=tags)
+    labels = {"eks.amazonaws.com/nodegroup": "gpu"}
+    found = types.Node(metadata=types.Meta(name="n1", labels=labels))
+    return replace(machine(instance), node=found)
+
+
+def test_where_eks_repairs_nodes_it_is_only_told_until_the_policy_names_the_way(
+    aws: Aws, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one, _ = cloud.group(size=2)
+    asked: list[tuple[str, ...]] = []
+
+    def repairs(*given: str) -> bool:
+        asked.append(given)
+        return True
+
+    monkeypatch.setattr(aws, "repairs_nodes", repairs)
+    looked = choose(managed(one), aws).look(managed(one))
+    assert looked.seen is Seen.RUNNING
+    assert "node repair is on for EKS node group gpu" in looked.others
+    assert asked == [("us-east-1", "prod", "gpu")]
+    assert choose(managed(one), aws, "autoscaling").look(managed(one)).others == ""
+    # Of a group that EKS does not manage nobody is asked.
+    assert choose(machine(one), aws).look(machine(one)).others == ""
+    assert len(asked) == 1
+
+
+@pytest.mark.parametrize(
+    ("problem", "seen"),
+    [(errors.Unauthorised, Seen.RUNNING), (errors.Throttled, Seen.UNKNOWN)],
+)
+def test_who_may_not_ask_eks_goes_on_and_who_is_not_answered_waits(
+    aws: Aws, monkeypatch: pytest.MonkeyPatch, problem: type[errors.Refused], seen: Seen
+) -> None:
+    one, _ = cloud.group(size=2)
+
+    def refuse(*_: str) -> bool:
+        raise problem("eks:DescribeNodegroup", "x", "y")
+
+    monkeypatch.setattr(aws, "repairs_nodes", refuse)
+    looked = choose(managed(one), aws).look(managed(one))
+    assert (looked.seen, looked.others) == (seen, "")
+
+
+@pytest.mark.parametrize("on", [True, False, None])
+def test_node_repair_is_read_as_eks_says_it(
+    aws: Aws, monkeypatch: pytest.MonkeyPatch, on: bool | None
+) -> None:
+    model = get_session().get_service_model("eks").operation_model("DescribeNodegroup")
+    group = model.output_shape.members["nodegroup"]
+    assert "enabled" in group.members["nodeRepairConfig"].members
+    body: dict[str, Any] = {} if on is None else {"nodeRepairConfig": {"enabled": on}}
+    sent: list[Any] = []
+
+    def send(way: Any, service: str, region: str, operation: str, given: Any) -> Any:
+        sent.append((service, operation, given))
+        return {"nodegroup": body}
+
+    monkeypatch.setattr(aws, "_send", send)
+    assert aws.repairs_nodes("us-east-1", "prod", "gpu") is bool(on)
+    (asked,) = sent
+    assert asked == ("eks", "DescribeNodegroup", {"clusterName": "prod", "nodegroupName": "gpu"})
+    assert set(asked[2]) == set(model.input_shape.required_members)
