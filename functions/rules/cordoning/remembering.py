@@ -9,7 +9,7 @@ from events.notice import Severity
 from functions.rules import incidents
 from functions.rules.cordoning.facts import ACTED, Verdict, is_out
 from functions.rules.incidents import State
-from functions.rules.ledger import Ledger, Machine
+from functions.rules.ledger import Ledger, Machine, live
 
 
 def keep_others(verdicts: Iterable[Verdict], ledgers: dict[str, Ledger]) -> None:
@@ -27,8 +27,13 @@ def keep_others(verdicts: Iterable[Verdict], ledgers: dict[str, Ledger]) -> None
 def keep_machines(verdicts: Iterable[Verdict], ledgers: dict[str, Ledger], now: datetime) -> None:
     """The ledgers' copies of what must outlive the nodes, each in its node's pool alone."""
     kept = {pool: dict(found.machines) for pool, found in ledgers.items()}
+    reserved = {machine for found in ledgers.values() for machine in live(found, now)}
     for verdict in verdicts:
         view, record = verdict.view, verdict.record
+        if not verdict.changed and record.cordon is None and view.machine in reserved:
+            # Somebody may have cordoned it since we read it, and wrote it down here. With nothing
+            # to patch nobody would find that out, and the node would be counted by nobody.
+            continue
         # What a mad monitor says of thousands, and is not acted on, would push out the rest.
         outlives = bool(record.cordon or record.releases) or (
             "breaker" not in record.held

@@ -875,3 +875,16 @@ class TestInDoubt:
 def test_maintenance_without_a_date_is_acted_on_now() -> None:
     said = notice("m", kind=Kind.MAINTENANCE, **EVICT)
     assert only(run(node(), said)).state == "evict"
+
+
+@pytest.mark.parametrize("minutes_since", [1, 3])
+def test_a_node_that_was_read_before_it_was_cordoned_stays_remembered_as_cordoned(
+    minutes_since: int,
+) -> None:
+    """Another instance cordoned it between our reading of the node and of the ledgers."""
+    theirs = run(node(), notice())
+    ours = run(node(), at=NOW + minutes(minutes_since), pool=theirs.ledgers["gpu"])
+    assert not only(ours).changed
+    kept = ours.ledgers.get("gpu", theirs.ledgers["gpu"]).machines
+    # Once the place that it took is free again, no call of that time goes on.
+    assert [one.cordoned for one in kept.values()] == ([True] if minutes_since == 1 else [])
