@@ -1,8 +1,10 @@
 """``groundcrew replay`` as a user meets it."""
 
+import io
 import json
 import re
 import time
+from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
 from typing import Any
 
@@ -55,11 +57,20 @@ def test_what_each_scenario_expects_comes_true(
     assert (code, err) == (0, "")
 
 
+@pytest.fixture(scope="module")
+def bad_week() -> tuple[int, str, str]:
+    """What is said without an argument, on a terminal of 80 columns."""
+    out, err = io.StringIO(), io.StringIO()
+    with pytest.MonkeyPatch.context() as patch, redirect_stdout(out), redirect_stderr(err):
+        patch.setenv("COLUMNS", "80")
+        code = main(["replay"])
+    return code, out.getvalue(), err.getvalue()
+
+
 def test_without_an_argument_a_bad_week_is_told_in_80_columns(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    bad_week: tuple[int, str, str],
 ) -> None:
-    monkeypatch.setenv("COLUMNS", "80")
-    code, out, err = replay(capsys)
+    code, out, err = bad_week
     assert (code, err) == (0, "")
     lines = out.splitlines()
     assert lines[0] == "a-bad-week"
@@ -73,9 +84,9 @@ def test_without_an_argument_a_bad_week_is_told_in_80_columns(
 
 
 def test_thirty_nodes_that_a_mad_monitor_accuses_take_a_few_lines(
-    capsys: pytest.CaptureFixture[str],
+    bad_week: tuple[int, str, str],
 ) -> None:
-    _, out, _ = replay(capsys)
+    _, out, _ = bad_week
     thursday = out[out.index("Thu 03:00") : out.index("Thu 03:30")]
     assert len(thursday.splitlines()) < 25
     assert re.search(r"held back +1\d nodes", thursday)
