@@ -14,6 +14,7 @@ each message had loops that outlived the instance.
 import enum
 from collections.abc import Mapping
 from datetime import datetime, timedelta
+from typing import Annotated
 
 import msgspec
 
@@ -36,12 +37,16 @@ class Act(enum.StrEnum):
     NOTHING = "nothing"
 
 
+Seconds = Annotated[int, msgspec.Meta(ge=0, le=10_000_000)]
+"""Some weeks more than AWS allows: what anybody may write on a node is reckoned with."""
+
+
 class Hold(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     """What the annotation says of one hook that holds the node's instance."""
 
-    seconds: int = 0
+    seconds: Seconds = 0
     """The hook's heartbeat time. 0: not known."""
-    most_seconds: int = 0
+    most_seconds: Seconds = 0
     """AWS's own end of it."""
     beat: datetime | None = None
     """When the last heartbeat was taken."""

@@ -102,6 +102,7 @@ def test_what_is_written_is_read_again_for_that_machine_alone() -> None:
     [
         "{", "[]", '{"hooks": 1}', '{"hooks": {"a": {"seconds": "x"}}}',
         '{"hooks": {"a": {"until": "2026-03-02T09:00:00"}}}',
+        '{"hooks": {"a": {"seconds": 1000000000000000}}}', '{"hooks": {"a": {"most_seconds": -1}}}',
     ],
 )  # fmt: skip
 def test_what_cannot_be_read_is_said(text: str) -> None:
