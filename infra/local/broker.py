@@ -22,6 +22,7 @@ import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from events.cloudevent import CloudEvent
 from functions.edge.call import Reply
@@ -152,15 +153,20 @@ class HttpBroker:
                 self._lanes[trigger.name].put(event, hops)
 
     def _serve(self, trigger: Trigger, event: CloudEvent, hops: int) -> None:
-        delivery = _offer(trigger, event, self._deliver, self._clock.sleep, hops)
-        if delivery.dead:
-            self.dead_letters.append(delivery)
-        elif delivery.reply.event:
-            self._put(delivery.reply.event, hops - 1)
-        self._on_delivery(delivery)
-        with self._idle:
-            self._open -= 1
-            self._idle.notify_all()
+        try:
+            delivery = _offer(trigger, event, self._deliver, self._clock.sleep, hops)
+            if delivery.dead:
+                self.dead_letters.append(delivery)
+            elif delivery.reply.event:
+                self._put(delivery.reply.event, hops - 1)
+            self._on_delivery(delivery)
+        except Exception:
+            # A mistake of ours, or of who listens: the lane's thread has other events to serve.
+            logger.exception("%s: the delivery of %s went wrong", trigger.name, event.id)
+        finally:
+            with self._idle:
+                self._open -= 1
+                self._idle.notify_all()
 
 
 class _Lane:
@@ -205,6 +211,15 @@ def shown(dead_letters: Iterable[Delivery]) -> list[str]:
     ]
 
 
+@functools.cache
+def _connections() -> Any:
+    """Kept open, as many to one function as may be called at once: urllib3's own pool keeps one,
+    and warns of each that it drops."""
+    import urllib3
+
+    return urllib3.PoolManager(maxsize=IN_PARALLEL)
+
+
 def post(urls: Mapping[str, str], trigger: Trigger, event: CloudEvent) -> Reply:
     """One attempt over HTTP, in binary mode, as Knative's filter makes it."""
     import urllib3
@@ -216,7 +231,7 @@ def post(urls: Mapping[str, str], trigger: Trigger, event: CloudEvent) -> Reply:
     headers, body = answers.to_http(event)
     timeout = trigger.delivery.timeout.total_seconds() if trigger.delivery.timeout else None
     try:
-        response = urllib3.request(
+        response = _connections().request(
             "POST",
             urls[trigger.subscriber],
             body=body,

@@ -165,6 +165,26 @@ def test_what_is_tried_again_is_what_knative_tries_again(status: int, attempts: 
     assert settled[0].dead
 
 
+def test_a_mistake_of_who_listens_ends_no_lane() -> None:
+    heard: list[str] = []
+
+    def listen(delivery: Delivery) -> None:
+        heard.append(delivery.event.id)
+        raise RuntimeError("nobody thought of this")
+
+    broker = HttpBroker(
+        {"f": ""},
+        triggers=[_trigger("f", "t.a")],
+        deliver=lambda trigger, event: Reply(204),
+        on_delivery=listen,
+    )
+    for _ in range(20):  # more than the threads of a lane
+        broker.publish(_event("t.a"))
+    assert broker.wait_until_idle(5)
+    broker.close()
+    assert len(heard) == 20
+
+
 def test_a_linear_backoff_begins_without_a_wait() -> None:
     spec = DeliverySpec(retries=3, exponential=False, backoff=timedelta(seconds=0.2))
     assert [spec.wait_before(n) for n in (1, 2, 3)] == [0, 0.2, 0.4]
