@@ -6,6 +6,7 @@ import importlib
 import inspect
 import pkgutil
 from datetime import UTC, datetime
+from types import ModuleType
 from typing import Any
 
 import pytest
@@ -91,18 +92,31 @@ def test_no_answer_has_a_type_that_its_own_function_is_woken_by() -> None:
 
 
 def _answers(name: str) -> set[str]:
-    """Our event types among a function's constants, but those that it asks an event for."""
+    """Our event types among the constants of a function and of the rules and steps that it
+    reaches, but those that it asks an event for."""
     module = importlib.import_module(f"functions.{name}")
+    heard = {
+        vars(module)[ast.unparse(constant)]
+        for node in ast.walk(ast.parse(inspect.getsource(module)))
+        if isinstance(node, ast.Compare) and ast.unparse(node.left) == "event.type"
+        for constant in node.comparators
+    }
     ours = {
-        constant: value
-        for constant, value in vars(module).items()
+        value
+        for reached in _reached(module, {module.__name__: module}).values()
+        for constant, value in vars(reached).items()
         if constant.isupper() and isinstance(value, str) and value.startswith("dev.groundcrew.")
     }
-    for node in ast.walk(ast.parse(inspect.getsource(module))):
-        if isinstance(node, ast.Compare) and ast.unparse(node.left) == "event.type":
-            for heard in node.comparators:
-                ours.pop(ast.unparse(heard), None)
-    return set(ours.values())
+    return ours - heard
+
+
+def _reached(module: ModuleType, known: dict[str, ModuleType]) -> dict[str, ModuleType]:
+    for value in list(vars(module).values()):
+        name = value.__name__ if inspect.ismodule(value) else getattr(value, "__module__", None)
+        if name not in known and str(name).startswith(("functions.rules", "functions.steps")):
+            known[name] = importlib.import_module(name)
+            _reached(known[name], known)
+    return known
 
 
 def test_a_cordoned_node_wakes_drain() -> None:
