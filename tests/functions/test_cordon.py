@@ -1324,6 +1324,26 @@ class TestAlreadyDone:
         fleet.handle(fleet.sick())
         assert not self._asks(fleet, fleet.update(fleet.node()))
 
+    def test_good_words_about_a_node_that_was_given_back_cost_nothing(self, fleet: Fleet) -> None:
+        _cordon_and_prove_well(fleet, "n0")
+        fleet.resync()
+        assert fleet.node()["metadata"]["labels"][keys.STATE] == "released"
+        assert not self._asks(fleet, fleet.update(fleet.node()))
+
+    def test_not_when_it_is_accused_again(self, fleet: Fleet) -> None:
+        _cordon_and_prove_well(fleet, "n0")
+        fleet.resync()
+        again = fleet.condition("n0", "KernelDeadlock", "True", "DockerHung")
+        assert self._asks(fleet, fleet.update(again))
+        assert fleet.cordoned() == ["n0"]
+
+    def test_not_when_its_history_has_had_its_time(self, fleet: Fleet) -> None:
+        _cordon_and_prove_well(fleet, "n0")
+        fleet.resync()
+        fleet.pass_time(timedelta(days=8))
+        assert self._asks(fleet, fleet.update(fleet.node()))
+        assert keys.STATE not in fleet.node()["metadata"]["labels"]
+
     def test_not_where_only_the_node_was_sick_before(self, fleet: Fleet) -> None:
         event = fleet.sick()
         fleet.handle(event)
