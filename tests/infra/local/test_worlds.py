@@ -11,9 +11,12 @@ from infra.local.summary import failures_of
 from infra.local.timeline import differences
 from tests.support.worlds import outcome, play, play_over_http
 
-LONG = ("seven-days", "wrong-account", "false-alarms", "a-bad-week")
-"""Days of ticks, each a request over a socket: half a minute and more. They are played with what
-else takes its time, on the way to a real control plane (`make test-cluster`)."""
+LONG = (
+    "a-bad-week", "false-alarms", "lifecycle-hook-three-hours", "provider-says-no",
+    "retirement-in-two-weeks", "same-host-again", "seven-days", "spot-storm", "wrong-account",
+)  # fmt: skip
+"""Hours to weeks of ticks, each a request over a socket: 4 s to three minutes. They are played with
+what else takes its time, on the way to a real control plane (`make test-cluster`)."""
 
 
 def _scenarios() -> list[Any]:
