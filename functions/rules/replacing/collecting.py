@@ -5,17 +5,16 @@ who come later, and the seven days are a promise to those who wait now.
 """
 
 from dataclasses import replace
-from datetime import datetime, timedelta
+from datetime import datetime
 
 import msgspec
 
 from functions.rules.decision import Action
 from functions.rules.policy import Policy
 from functions.rules.replacing.book import Entry
-from functions.rules.replacing.facts import Act, Facts, Guard, MachineFacts, Step, Verdict
+from functions.rules.replacing.facts import TICK, Act, Facts, Guard, MachineFacts, Step, Verdict
 from functions.rules.replacing.words import say
 
-TICK = timedelta(minutes=1)
 LATE = "out of time"
 
 

@@ -15,6 +15,7 @@ from functions.rules.policy import Policy
 from functions.rules.replacing import clock, guards
 from functions.rules.replacing.book import Entry, Intent, Phase
 from functions.rules.replacing.facts import (
+    TICK,
     Act,
     Closer,
     Facts,
@@ -29,7 +30,6 @@ from functions.rules.replacing.risk import warned
 from functions.rules.replacing.words import say
 
 TERMINATED = "dev.groundcrew.vm.terminated"
-TICK = timedelta(minutes=1)
 TAKE_OVER = timedelta(minutes=2)
 """After that long an intent that nobody has followed is another call's: ten times what a call may
 take between writing it and asking."""

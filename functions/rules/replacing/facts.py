@@ -4,7 +4,7 @@ import enum
 import functools
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from functions.rules.decision import Decision
 from functions.rules.drain_state import DrainState
@@ -14,6 +14,9 @@ from functions.rules.node_view import NodeView
 from functions.rules.replacing.book import Book, End, Entry, Phase
 
 FUNCTION = "replace"
+
+TICK = timedelta(minutes=1)
+"""How often the clock wakes replace (infra/knative/pings.yaml)."""
 
 
 class Guard(enum.StrEnum):

@@ -9,13 +9,12 @@ from functions.rules.decision import Action
 from functions.rules.policy import Policy
 from functions.rules.replacing import returned
 from functions.rules.replacing.book import Entry
-from functions.rules.replacing.facts import Act, Facts, Joined, MachineFacts, Step
+from functions.rules.replacing.facts import TICK, Act, Facts, Joined, MachineFacts, Step
 from functions.rules.replacing.lost import ON_DEMAND
 from functions.rules.replacing.words import say
 
 REPLACED = "dev.groundcrew.vm.replaced"
 MISSING = "dev.groundcrew.replacement.missing"
-TICK = timedelta(minutes=1)
 GIVEN_UP = timedelta(days=7)
 """After that long no replacement is waited for any more."""
 

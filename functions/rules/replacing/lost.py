@@ -6,11 +6,19 @@ from datetime import datetime, timedelta
 from functions.rules.decision import Action
 from functions.rules.policy import Policy
 from functions.rules.replacing.book import Entry
-from functions.rules.replacing.facts import Act, Closer, Guard, MachineFacts, Seen, Step, Verdict
+from functions.rules.replacing.facts import (
+    TICK,
+    Act,
+    Closer,
+    Guard,
+    MachineFacts,
+    Seen,
+    Step,
+    Verdict,
+)
 from functions.rules.replacing.risk import warned
 from functions.rules.replacing.words import say
 
-TICK = timedelta(minutes=1)
 OBJECTS = ("karpenter", "cluster-api")
 """Ways by an object of its own: that there is none says something where there was one."""
 ON_DEMAND = ("karpenter",)

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
-from datetime import datetime, timedelta
+from datetime import datetime
 
 import msgspec
 
@@ -13,13 +13,12 @@ from functions.rules.incidents import Incident
 from functions.rules.policy import Policy
 from functions.rules.replacing import clock, guards, lost, under_way
 from functions.rules.replacing.book import Entry, Phase
-from functions.rules.replacing.facts import Facts, Guard, MachineFacts, Seen, Step, Verdict
+from functions.rules.replacing.facts import TICK, Facts, Guard, MachineFacts, Seen, Step, Verdict
 from functions.rules.replacing.lost import ON_DEMAND
 from functions.rules.replacing.risk import is_due, warned
 from functions.rules.replacing.rungs import LOOK_AT_HELD, next_rung
 from functions.rules.replacing.words import say
 
-TICK = timedelta(minutes=1)
 LEAVING = ("leaving",)
 """What holds a machine that somebody else is ending."""
 

@@ -11,10 +11,9 @@ from functions.rules.incidents import Incident
 from functions.rules.policy import Policy
 from functions.rules.replacing import collecting, guards
 from functions.rules.replacing.book import Entry
-from functions.rules.replacing.facts import Act, Facts, Guard, MachineFacts, Step, Verdict
+from functions.rules.replacing.facts import TICK, Act, Facts, Guard, MachineFacts, Step, Verdict
 from functions.rules.replacing.words import reason_of, say, verb
 
-TICK = timedelta(minutes=1)
 LOOK_AT_PODS = timedelta(hours=1)
 """How often the pods of a node that nobody drains are looked at: the list of one node's pods, for
 each node that is cordoned for a fault."""

@@ -8,7 +8,7 @@ be the end of the machine.
 
 from collections.abc import Sequence
 from dataclasses import replace
-from datetime import datetime, timedelta
+from datetime import datetime
 
 import msgspec
 
@@ -16,11 +16,10 @@ from functions.rules.decision import Action
 from functions.rules.incidents import Incident
 from functions.rules.policy import Policy
 from functions.rules.replacing.book import Entry, Intent, Phase
-from functions.rules.replacing.facts import Act, Facts, MachineFacts, Step
+from functions.rules.replacing.facts import TICK, Act, Facts, MachineFacts, Step
 from functions.rules.replacing.rungs import next_rung
 from functions.rules.replacing.words import answer, minutes, say
 
-TICK = timedelta(minutes=1)
 REBOOTED = "dev.groundcrew.vm.rebooted"
 
 

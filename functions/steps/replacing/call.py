@@ -3,7 +3,7 @@
 import logging
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from datetime import datetime
 
 import msgspec
 
@@ -11,6 +11,7 @@ from functions.gateways.kubernetes import errors, types
 from functions.rules import replacing
 from functions.rules.decision import Action, Decision
 from functions.rules.replacing import Act, Facts, Step, returned
+from functions.rules.replacing.facts import TICK
 from functions.rules.replacing.risk import AT_RISK
 from functions.rules.replacing.words import reason_of
 from functions.steps.replacing import collect, gather, note, release
@@ -22,7 +23,6 @@ log = logging.getLogger(__name__)
 
 RESET_WANTED = "dev.groundcrew.gpu.reset-wanted"
 MOST_IN_ANSWER = 100
-TICK = timedelta(minutes=1)
 
 
 @dataclass

@@ -4,17 +4,15 @@ import logging
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from datetime import timedelta
 
 from functions.gateways.kubernetes import errors
 from functions.rules import replacing
 from functions.rules.replacing import Act, Facts, Step
+from functions.rules.replacing.facts import TICK
 from functions.steps.replacing import closer, gather
 from functions.steps.replacing.crew import ACTING_SECONDS, Crew
 
 log = logging.getLogger(__name__)
-
-TICK = timedelta(minutes=1)
 
 
 def look_closer(crew: Crew, facts: Facts, nodes: gather.Nodes, steps: Sequence[Step]) -> list[Step]:
