@@ -144,6 +144,39 @@ def _pins_digest() -> str:
     return digest.hexdigest()[:16]
 
 
+def digest_of(name: str, gomod: Path, package: str, *decides: str) -> str:
+    """The same for a program of its own: its package, what else decides how it is built, and the
+    pins in the folder ``gomod``."""
+    digest = hashlib.sha256()
+    for part in (package, *GO_FLAGS, *decides, *GO_ENVIRONMENT.values(), platform.machine()):
+        digest.update(part.encode() + b"\0")
+    for pins in ("go.mod", "go.sum"):
+        digest.update((gomod / pins).read_bytes() + b"\0")
+    return f"{name}-{digest.hexdigest()[:16]}"
+
+
+def required(gomod: Path, module: str) -> str:
+    """The version of ``module``, such as ``v1.14.1``: go.mod is the one place that names it."""
+    pins = (gomod / "go.mod").read_text()
+    found = re.search(rf"^require {re.escape(module)} (v\S+)$", pins, re.M)
+    if found is None:
+        raise BuildError(f"{gomod / 'go.mod'} does not require {module}")
+    return found[1]
+
+
+def run(say: Callable[[], str], command: str) -> int:
+    """The exit code of a command that builds: prints what ``say`` returns, or what went wrong."""
+    try:
+        print(say())
+    except GoMissingError:
+        print(GoMissingError(command), file=sys.stderr)
+        return EXIT_GO_MISSING
+    except BuildError as failed:
+        print(f"{failed}\nMend the cause named above, then run: {command}", file=sys.stderr)
+        return EXIT_BUILD_FAILED
+    return 0
+
+
 def _build_into(folder: Path) -> None:
     started = time.monotonic()
     for number, (program, (module, package)) in enumerate(PROGRAMS.items(), start=1):
@@ -250,19 +283,15 @@ def _lock(target: Path) -> Iterator[None]:
 
 
 def main() -> int:
-    try:
-        if found := cached():
-            print(f"control plane {kubernetes_version()} is built: {found.folder}")
-            return 0
+    return run(_built, BUILD_COMMAND)
+
+
+def _built() -> str:
+    found = cached()
+    if found is None:
         print("building a control plane: about ten minutes on two cores, once", flush=True)
-        print(f"control plane {kubernetes_version()} is built: {build().folder}")
-    except GoMissingError as missing:
-        print(missing, file=sys.stderr)
-        return EXIT_GO_MISSING
-    except BuildError as failed:
-        print(f"{failed}\nMend the cause named above, then run: {BUILD_COMMAND}", file=sys.stderr)
-        return EXIT_BUILD_FAILED
-    return 0
+        found = build()
+    return f"control plane {kubernetes_version()} is built: {found.folder}"
 
 
 if __name__ == "__main__":

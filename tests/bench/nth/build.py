@@ -5,22 +5,16 @@ and checks every module against the committed ``gomod/go.sum``, and the result, 
 two minutes of two cores, is kept beside the control plane's.
 """
 
-import hashlib
-import platform
-import re
 import sys
 from pathlib import Path
 
 from tests.controlplane.build import (
-    EXIT_BUILD_FAILED,
-    EXIT_GO_MISSING,
-    GO_ENVIRONMENT,
-    GO_FLAGS,
-    BuildError,
-    GoMissingError,
     build_once,
     build_program,
+    digest_of,
     finished,
+    required,
+    run,
 )
 
 GOMOD = Path(__file__).parent / "gomod"
@@ -33,21 +27,16 @@ FLAGS = ("-tags=nthlinux", "-ldflags=-s -w")
 
 def cached() -> Path | None:
     """The program, if it was built. Starts no build."""
-    folder = finished(_pins_digest())
+    folder = finished(_pins())
     return folder / PROGRAM if folder else None
 
 
 def build() -> Path:
-    return build_once(_pins_digest(), _build_into) / PROGRAM
+    return build_once(_pins(), _build_into) / PROGRAM
 
 
 def version() -> str:
-    """``v1.25.6``; go.mod is the one place that names it."""
-    pins = (GOMOD / "go.mod").read_text()
-    found = re.search(rf"^require {re.escape(PACKAGE.removesuffix('/cmd'))} (v\S+)$", pins, re.M)
-    if found is None:
-        raise BuildError(f"{GOMOD / 'go.mod'} does not require {PROGRAM}")
-    return found[1]
+    return required(GOMOD, PACKAGE.removesuffix("/cmd"))
 
 
 def _build_into(folder: Path) -> None:
@@ -56,25 +45,12 @@ def _build_into(folder: Path) -> None:
     print(f"built in {seconds:.0f} s", flush=True)
 
 
-def _pins_digest() -> str:
-    digest = hashlib.sha256()
-    for part in (PACKAGE, *GO_FLAGS, *FLAGS, *GO_ENVIRONMENT.values(), platform.machine()):
-        digest.update(part.encode() + b"\0")
-    for name in ("go.mod", "go.sum"):
-        digest.update((GOMOD / name).read_bytes() + b"\0")
-    return f"nth-{digest.hexdigest()[:16]}"
+def _pins() -> str:
+    return digest_of("nth", GOMOD, PACKAGE, *FLAGS)
 
 
 def main() -> int:
-    try:
-        print(f"{PROGRAM} {version()} is built: {cached() or build()}")
-    except GoMissingError:
-        print(GoMissingError(BUILD_COMMAND), file=sys.stderr)
-        return EXIT_GO_MISSING
-    except BuildError as failed:
-        print(f"{failed}\nMend the cause named above, then run: {BUILD_COMMAND}", file=sys.stderr)
-        return EXIT_BUILD_FAILED
-    return 0
+    return run(lambda: f"{PROGRAM} {version()} is built: {cached() or build()}", BUILD_COMMAND)
 
 
 if __name__ == "__main__":

@@ -6,25 +6,19 @@ belong to it, is kept beside the control plane's. Some four and a half minutes o
 versions after the pinned one want a newer Go than the control plane does.
 """
 
-import hashlib
-import platform
-import re
 import shutil
 import sys
 from dataclasses import dataclass
 from pathlib import Path
 
 from tests.controlplane.build import (
-    EXIT_BUILD_FAILED,
-    EXIT_GO_MISSING,
-    GO_ENVIRONMENT,
-    GO_FLAGS,
-    BuildError,
-    GoMissingError,
     build_once,
     build_program,
+    digest_of,
     finished,
     go,
+    required,
+    run,
 )
 
 GOMOD = Path(__file__).parent / "gomod"
@@ -58,21 +52,16 @@ class Built:
 
 def cached() -> Built | None:
     """The program, if it was built. Starts no build."""
-    folder = finished(_pins_digest())
+    folder = finished(_pins())
     return Built(folder) if folder else None
 
 
 def build() -> Built:
-    return Built(build_once(_pins_digest(), _build_into))
+    return Built(build_once(_pins(), _build_into))
 
 
 def version() -> str:
-    """``v1.14.1``; go.mod is the one place that names it."""
-    pins = (GOMOD / "go.mod").read_text()
-    found = re.search(rf"^require {re.escape(MODULE)} (v\S+)$", pins, re.M)
-    if found is None:
-        raise BuildError(f"{GOMOD / 'go.mod'} does not require {MODULE}")
-    return found[1]
+    return required(GOMOD, MODULE)
 
 
 def _build_into(folder: Path) -> None:
@@ -85,25 +74,14 @@ def _build_into(folder: Path) -> None:
     print(f"built in {seconds:.0f} s", flush=True)
 
 
-def _pins_digest() -> str:
-    digest = hashlib.sha256()
-    for part in (PACKAGE, *GO_FLAGS, *FLAGS, *CRDS, *GO_ENVIRONMENT.values(), platform.machine()):
-        digest.update(part.encode() + b"\0")
-    for name in ("go.mod", "go.sum"):
-        digest.update((GOMOD / name).read_bytes() + b"\0")
-    return f"karpenter-{digest.hexdigest()[:16]}"
+def _pins() -> str:
+    return digest_of("karpenter", GOMOD, PACKAGE, *FLAGS, *CRDS)
 
 
 def main() -> int:
-    try:
-        print(f"Karpenter {version()} is built: {(cached() or build()).folder}")
-    except GoMissingError:
-        print(GoMissingError(BUILD_COMMAND), file=sys.stderr)
-        return EXIT_GO_MISSING
-    except BuildError as failed:
-        print(f"{failed}\nMend the cause named above, then run: {BUILD_COMMAND}", file=sys.stderr)
-        return EXIT_BUILD_FAILED
-    return 0
+    return run(
+        lambda: f"Karpenter {version()} is built: {(cached() or build()).folder}", BUILD_COMMAND
+    )
 
 
 if __name__ == "__main__":
