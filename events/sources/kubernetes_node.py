@@ -123,7 +123,8 @@ def _fault(condition: ConditionLike, rule: Rule, identity: Identity) -> Notice |
         identity=identity,
         since=_since(condition),
         latched=rule.latched,
-        in_log=rule.in_log or bool(serious),
+        # A milder XID beside a reason that is no line of the log proves only itself.
+        in_log=rule.in_log or any(x.verdict.severity is severity for x in serious),
         gpu=next((x.gpu for x in serious if x.gpu), ""),
         evidence=evidence(f"{condition.type}={condition.status} {reason}: {message}"),
     )

@@ -80,6 +80,8 @@ class Incident(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     deadline: datetime | None = None
     latched: bool = False
     in_log: bool = False
+    """The kernel log itself says something as bad as `severity`: milder lines of the same check, or
+    of another one merged with it, prove nothing worse."""
     evidence: str = ""
     claimed: datetime | None = None
     """Since when its source no longer says it. None while it does."""
@@ -272,7 +274,7 @@ def _merged(incidents: Iterable[Incident]) -> tuple[Incident, ...]:
             told=max((t for t in (seen.told, incident.told) if t), default=None),
             deadline=min((d for d in (seen.deadline, incident.deadline) if d), default=None),
             latched=seen.latched or incident.latched,
-            in_log=seen.in_log or incident.in_log,
+            in_log=any(i.in_log for i in (seen, incident) if i.severity is worst.severity),
             claimed=_if_both(seen.claimed, incident.claimed),
             rebooted=_if_both(seen.rebooted, incident.rebooted),
             evidence="several checks, merged for space",
@@ -430,7 +432,7 @@ def _again(
         cause=notice.cause if worse else counted.cause,
         reason=notice.reason if worse else known.reason,
         evidence=notice.evidence if worse else counted.evidence,
-        in_log=known.in_log or notice.in_log,
+        in_log=_in_log(known, notice, severity),
         deadline=deadline,
         told=_newest(known, notice, now),
         boot=boot if new_boot else known.boot,
@@ -441,6 +443,12 @@ def _again(
     if made.is_hardware and not known.is_hardware:
         return msgspec.structs.replace(made, raised=now)
     return made
+
+
+def _in_log(known: Incident, notice: Notice, severity: Severity) -> bool:
+    if severity > known.severity:
+        return notice.in_log
+    return known.in_log or (notice.in_log and severity is known.severity)
 
 
 def _deadline(known: Incident, notice: Notice) -> datetime | None:

@@ -132,6 +132,17 @@ def test_the_worst_of_several_xids_counts_with_its_own_cause() -> None:
     assert (said.severity, said.cause) == (Severity.EVICT, Cause.HARDWARE)
 
 
+def test_a_mild_xid_beside_something_worse_is_no_proof_of_that_in_the_kernel_log() -> None:
+    def in_log(reason: str, message: str) -> tuple[Severity, bool]:
+        bad = condition("AcceleratedHardwareReady", "False", reason, message)
+        fault = next(n for n in kubernetes_node.notices_of(node(bad)) if n.kind is Kind.FAULT)
+        return fault.severity, fault.in_log
+
+    assert in_log("NvidiaDoubleBitError", "Xid (PCI:0000:9b:00): 31") == (Severity.EVICT, False)
+    assert in_log("NvidiaDoubleBitError", "Xid (PCI:0000:9b:00): 79") == (Severity.EVICT, True)
+    assert in_log("NvidiaXID31Error", "Xid (PCI:0000:9b:00): 31") == (Severity.WATCH, True)
+
+
 def test_an_application_fault_is_never_more_than_watched_whoever_tells_it() -> None:
     for said in (
         condition("AcceleratedHardwareReady", "False", "NvidiaXID13Error"),

@@ -225,6 +225,14 @@ class TestMergedForSpace:
         both = incidents._merged((well, msgspec.structs.replace(well, claimed=NOW + minutes(1))))
         assert both[0].claimed == NOW + minutes(1)
 
+    def test_a_mild_line_of_the_kernel_log_proves_nothing_worse(self) -> None:
+        made = {"source": "s", "kind": Kind.FAULT, "first": NOW, "last": NOW}
+        mild = Incident(**made, check="xid-94", severity=Severity.CORDON, in_log=True)
+        bad = Incident(**made, check="b", severity=Severity.EVICT)
+        for both in ((mild, bad), (bad, mild)):
+            (one,) = incidents._merged(both)
+            assert (one.severity, one.in_log) == (Severity.EVICT, False)
+
     def test_those_of_other_sources_and_states_are_left(self) -> None:
         others = [notice("c", source=f"s{n}") for n in range(3)]
         record = self.merged(*others, *self.SAID)
@@ -298,6 +306,18 @@ class TestAccusedAgain:
         assert one.in_log
         assert one.first == NOW
         assert one.last == NOW + minutes(1)
+
+    def test_the_kernel_log_is_a_proof_only_of_what_it_says_itself(self) -> None:
+        """One condition of an agent has many reasons, and some are lines of the log."""
+        mild = notice(severity=Severity.CORDON, in_log=True, reason="NvidiaXID94Error")
+        bad = notice(severity=Severity.EVICT, reason="NvidiaDoubleBitError")
+        for first, second in ((mild, bad), (bad, mild)):
+            record = self.hear(Record(machine="m"), first)
+            (one,) = self.hear(record, second, at=NOW + minutes(60)).open
+            assert (one.severity, one.in_log) == (Severity.EVICT, False)
+        logged = notice(severity=Severity.EVICT, in_log=True, reason="NvidiaXID79Error")
+        (one,) = self.hear(self.hear(Record(), bad), logged, at=NOW + minutes(60)).open
+        assert one.in_log
 
     def test_something_less_bad_lowers_nothing(self) -> None:
         record = self.opened(severity=Severity.EVICT, in_log=True, reason="a")
