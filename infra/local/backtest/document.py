@@ -50,10 +50,10 @@ class Totals(msgspec.Struct, frozen=True, kw_only=True):
     """The most nodes that were out at once, by pool and in all."""
     held: dict[str, int]
     """By what held us back (budget, breaker, shadow, ...): on how many nodes."""
-    median_seconds: float
+    median_seconds: float | None
     """From the first record of a fault to the cordon, of all times out for a fault: what is
-    announced for later is cordoned later."""
-    slowest_seconds: float
+    announced for later is cordoned later. None: no node was cordoned for a fault."""
+    slowest_seconds: float | None
 
 
 class Under(msgspec.Struct, frozen=True, kw_only=True):
@@ -163,8 +163,8 @@ def _totals(books: Sequence[Book]) -> Totals:
         node_hours={pool: round(hours[pool], 2) for pool in _in_order(hours)},
         most_out={pool: most[pool] for pool in _in_order(most)},
         held=dict(sorted(held.items())),
-        median_seconds=statistics.median(took) if took else 0.0,
-        slowest_seconds=max(took, default=0.0),
+        median_seconds=statistics.median(took) if took else None,
+        slowest_seconds=max(took, default=None),
     )
 
 

@@ -103,12 +103,16 @@ def _count(title: str, one: int, other: int) -> Row:
     return Row(title, f"{one:,}", f"{other:,}", f"{other - one:+,}" if one != other else "")
 
 
-def _time(title: str, one: float, other: float) -> Row:
+def _time(title: str, one: float | None, other: float | None) -> Row:
     difference = ""
-    if one != other:
+    if one is not None and other is not None and one != other:
         sign = "+" if other > one else "-"
         difference = sign + span(timedelta(seconds=abs(other - one)))
-    return Row(title, span(timedelta(seconds=one)), span(timedelta(seconds=other)), difference)
+    return Row(title, _span_or_none(one), _span_or_none(other), difference)
+
+
+def _span_or_none(seconds: float | None) -> str:
+    return "-" if seconds is None else span(timedelta(seconds=seconds))
 
 
 def _line(group: list[Difference]) -> Line:

@@ -57,6 +57,8 @@ def test_one_policy_is_compared_with_none(week: Path, capsys: pytest.CaptureFixt
     assert code == 0
     assert out.startswith("default would have taken out 2 of 40 nodes, evicted 0 pods, and cost ")
     assert "nobody acts" in out
+    cordons = [line.split()[-3:] for line in out.splitlines() if "fault to cordon" in line]
+    assert cordons == [["-", "0", "s"]] * 2, "no time where nobody cordons, and no difference"
 
 
 def test_json_is_stable_and_the_same_byte_for_byte_in_two_runs(

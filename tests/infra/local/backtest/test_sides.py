@@ -181,6 +181,9 @@ def test_against_no_policy_all_that_would_be_done_is_said(tmp_path: Path) -> Non
     )
     assert made.policies[0].fingerprint is None
     assert [d.sides[0].instead for d in made.differences] == ["nobody acts"]
+    none, mine = (under.totals for under in made.policies)
+    assert (none.median_seconds, none.slowest_seconds) == (None, None), "nobody cordoned anything"
+    assert (mine.median_seconds, mine.slowest_seconds) == (0.0, 0.0)
 
 
 def test_shadow_mode_takes_nothing_out_and_says_what_it_would_have_done(tmp_path: Path) -> None:
