@@ -17,7 +17,7 @@ replay: $(VENV)/.run ## play a bad week on an embedded cluster; SCENARIO=name pl
 test: $(VENV)/.dev ## the tests, without a cluster
 	@$(BIN)/python -m pytest -q -m "not controlplane" $(ARGS)
 
-lint: $(VENV)/.dev ## ruff, mypy --strict, import-linter
+lint: $(VENV)/.dev ## ruff, mypy --strict of code and tests, import-linter
 	@$(BIN)/ruff check . && $(BIN)/ruff format --check .
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports --no-cache

@@ -160,7 +160,9 @@ class Bench:
 
     def _budget(self, bed: Bed, holds: Callable[[int], bool]) -> None:
         def looks() -> bool:
-            [found] = bed.api.list_pdbs(bed.namespace).items or ()
+            listed = bed.api.list_pdbs(bed.namespace).items
+            assert listed is not None
+            [found] = listed
             return holds(found.status.disruptions_allowed)
 
         eventually(looks, "the budget's status")
@@ -203,7 +205,7 @@ class Bench:
                 next_call += TICK_SECONDS
                 time.sleep(max(0.0, next_call - time.monotonic()))
         finally:
-            transport.close()  # type: ignore[attr-defined]
+            transport.close()
 
     def _check(self, bed: Bed, names: Sequence[str]) -> None:
         left = [p for p in bed.pods() if p["spec"].get("nodeName") in names]

@@ -33,7 +33,7 @@ STAMP = "2001-02-03T04:05:06Z"
 class Fault(NamedTuple):
     """A kind of fault, how often a day it comes, and how it ends."""
 
-    count: int
+    per_day: int
     hours: float
     condition: str
     status: str
@@ -241,7 +241,7 @@ class Fleet:
 
         for fault in FAULTS:
             length = int(fault.hours / 24 * events)
-            for _ in range(fault.count):
+            for _ in range(fault.per_day):
                 begins = self._random.randrange(events - length - 10)
                 node = chosen.pop()
                 put(begins, _begins(node, fault))

@@ -20,7 +20,6 @@ import json
 import queue
 import resource
 import statistics
-import sys
 import threading
 import time
 from collections import Counter
@@ -354,4 +353,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

@@ -112,7 +112,7 @@ def _filled(step: Step, names: Mapping[str, str], saved: Mapping[str, Any]) -> S
             value = value.replace(key, replacement)
         return re.sub(r"\$\((\w+)\.([^)]+)\)", lambda m: str(at(saved[m[1]], m[2])), value)
 
-    return {key: fill(value) for key, value in step.items()}  # type: ignore[no-any-return]
+    return {key: fill(value) for key, value in step.items()}
 
 
 def at(document: Any, path: str) -> Any:

@@ -100,7 +100,7 @@ def test_a_failed_test_of_a_patch_is_a_lost_race(api: Cluster, node: str) -> Non
 
 
 def test_a_test_against_null_is_a_compare_and_set_from_nothing(api: Cluster, node: str) -> None:
-    operations = [
+    operations: list[dict[str, Any]] = [
         {"op": "test", "path": DRAIN_PATH, "value": None},
         {"op": "add", "path": DRAIN_PATH, "value": "x"},
     ]
@@ -185,7 +185,8 @@ def test_a_watch_tells_what_happened_and_ends_at_its_time(
     cluster.create(pod("web", namespace, node))
     running(cluster, namespace, "web")
     listed = api.list_pods(node=node)
-    [found] = listed.items or ()
+    assert listed.items is not None
+    [found] = listed.items
     api.evict(namespace, "web", uid=found.metadata.uid)
     started = time.monotonic()
     version = listed.metadata.resource_version

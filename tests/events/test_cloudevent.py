@@ -4,6 +4,7 @@ import json
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 from urllib.parse import unquote
 
 import pytest
@@ -90,7 +91,7 @@ _json = st.recursive(
     data=_json,
 )
 def test_a_structured_event_reads_as_the_package_reads_it(
-    attributes: dict[str, object], data: object
+    attributes: dict[str, Any], data: object
 ) -> None:
     body = json.dumps({"specversion": "1.0", **attributes, "data": data}).encode()
     headers = {"Content-Type": "application/cloudevents+json"}

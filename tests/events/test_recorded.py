@@ -1,6 +1,7 @@
 """Every recorded event is understood as the file beside it says."""
 
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -14,7 +15,7 @@ CASES = sorted(
 )
 
 
-def _understood(path: Path) -> dict[str, object]:
+def _understood(path: Path) -> dict[str, Any]:
     try:
         reading = recording.understand(recording.load(path.read_bytes()))
     except EventError as problem:

@@ -109,7 +109,7 @@ def _headers(recorded: recording.Recording) -> dict[str, str]:
     return {name: value for name, value in recorded.headers.items() if name.lower() not in own}
 
 
-ALERT = {
+ALERT: dict[str, Any] = {
     "version": "4",
     "alerts": [
         {
@@ -178,7 +178,7 @@ def test_one_bad_event_in_a_batch_and_nothing_is_done(post: Post) -> None:
 
 @pytest.mark.parametrize("when", ["0001-01-01T00:00:00Z", "9999-12-31T23:59:59Z"])
 def test_dates_far_off_are_read_or_refused_and_never_a_mistake(post: Post, when: str) -> None:
-    alert = ALERT | {"alerts": [ALERT["alerts"][0] | {"startsAt": when}]}  # type: ignore[operator,index]
+    alert = ALERT | {"alerts": [ALERT["alerts"][0] | {"startsAt": when}]}
     raw = post("cordon", "/from/alertmanager", {}, json.dumps(alert).encode())
     assert raw.status in (400, 503)
     headed = post("cordon", "/", binary("dev.groundcrew.alertmanager", time=when), b"{}")

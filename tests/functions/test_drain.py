@@ -423,7 +423,7 @@ def test_events_are_written_side_by_side(world: World) -> None:
         EmbeddedTransport(world.server, world.clock.sleep),
         "POST",
         "/events",
-        lambda _: two.wait(5) and None,
+        lambda _: two.wait(5),
     )
     settings = Settings(namespace=NAMESPACE, parallel=4)
     drain.handle(ping("resync-drain"), Context(lambda: Cluster(transport), world.clock, settings))

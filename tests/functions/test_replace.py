@@ -144,7 +144,7 @@ def test_of_machines_that_go_by_themselves_nothing_is_read(
 def test_a_drained_event_that_is_none_is_refused() -> None:
     event = CloudEvent(id="1", source="x", type=replace.DRAINED, data=b'{"nodes": 7}')
     with pytest.raises(MalformedEvent, match="data"):
-        replace.handle(event, Context(lambda: None, None, Settings()))  # type: ignore[arg-type]
+        replace.handle(event, Context(lambda: None, None, Settings()))  # type: ignore[arg-type, return-value]
 
 
 def test_the_ladder_is_climbed_with_a_boot_that_is_confirmed_and_watched() -> None:

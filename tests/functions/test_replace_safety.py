@@ -227,7 +227,9 @@ def test_a_reset_that_another_instance_has_asked_for_is_not_asked_for_twice() ->
     assert len(wanted) == 1
 
 
-def test_many_that_are_held_and_a_slow_cloud_keep_no_machine_waiting_for_ever() -> None:
+def test_many_that_are_held_and_a_slow_cloud_keep_no_machine_waiting_for_ever(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """Each look asks the cloud, and one call has no time for all of them, nor for an end behind."""
     world = EndingWorld(nodes=9)
     for number in range(1, 9):
@@ -252,7 +254,7 @@ def test_many_that_are_held_and_a_slow_cloud_keep_no_machine_waiting_for_ever() 
         world.clock.sleep(0.5)
         return quick(*given)
 
-    world.cloud.instances = slow  # type: ignore[method-assign]
+    monkeypatch.setattr(world.cloud, "instances", slow)
     world.minutes(40)
     ended = [instance for _, instance in world.cloud.ended]
     assert ended == [world.machine("n8").rpartition("/")[2]]

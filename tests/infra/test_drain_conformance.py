@@ -14,7 +14,7 @@ def shown() -> set[str]:
     for file in FOLDER.glob("test_*.py"):
         for node in ast.walk(ast.parse(file.read_text())):
             if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "shows":
-                found |= {arg.value for arg in node.args if isinstance(arg, ast.Constant)}
+                found |= {ast.literal_eval(arg) for arg in node.args}
     return found
 
 

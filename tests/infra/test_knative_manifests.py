@@ -6,6 +6,7 @@ import importlib
 import inspect
 import pkgutil
 from datetime import UTC, datetime
+from importlib import resources
 from types import ModuleType
 from typing import Any
 
@@ -112,7 +113,7 @@ def _answers(name: str) -> set[str]:
 
 def _reached(module: ModuleType, known: dict[str, ModuleType]) -> dict[str, ModuleType]:
     for value in list(vars(module).values()):
-        name = value.__name__ if inspect.ismodule(value) else getattr(value, "__module__", None)
+        name = value.__name__ if inspect.ismodule(value) else getattr(value, "__module__", "")
         if name not in known and str(name).startswith(("functions.rules", "functions.steps")):
             known[name] = importlib.import_module(name)
             _reached(known[name], known)
@@ -162,7 +163,7 @@ def test_everything_that_is_applied_is_named_in_the_kustomization() -> None:
     import yaml
 
     for folder in ("knative", "rbac"):
-        root = manifests.resources.files("infra").joinpath(folder)
+        root = resources.files("infra").joinpath(folder)
         listed = yaml.safe_load(root.joinpath("kustomization.yaml").read_text())["resources"]
         files = {f.name for f in root.iterdir() if f.name.endswith(".yaml")}
         not_for_all = {"kustomization.yaml", *NOT_FOR_ALL.get(folder, ())}
@@ -173,7 +174,7 @@ def test_the_recorder_is_for_those_who_apply_it_and_hears_all_that_the_broker_he
     import yaml
 
     assert "record" not in {trigger.name for trigger in TRIGGERS}
-    file = manifests.resources.files("infra").joinpath("knative", "record.yaml")
+    file = resources.files("infra").joinpath("knative", "record.yaml")
     objects = {body["kind"]: body for body in yaml.safe_load_all(file.read_text())}
     trigger, service = objects["Trigger"]["spec"], objects["Service"]["metadata"]["name"]
     assert "filters" not in trigger
@@ -195,7 +196,7 @@ def test_the_recorder_is_for_those_who_apply_it_and_hears_all_that_the_broker_he
 
 
 def test_service_accounts_are_those_that_rbac_makes() -> None:
-    folder = manifests.resources.files("infra").joinpath("rbac")
+    folder = resources.files("infra").joinpath("rbac")
     made = {
         body["metadata"]["name"]
         for _, body in manifests.documents(folder)

@@ -10,7 +10,7 @@ from events.cloudevent import CloudEvent
 from functions.edge.context import Context, Settings
 from functions.gateways.clock import Clock, SystemClock
 from functions.gateways.kubernetes.client import Cluster
-from functions.gateways.kubernetes.official import connect
+from functions.gateways.kubernetes.official import OfficialTransport, connect
 from functions.gateways.kubernetes.transport import Request, Response, Transport
 
 
@@ -62,7 +62,7 @@ class Between:
     between our read and our write. The hook may raise, as a process would die there."""
 
     def __init__(
-        self, inner: Transport, method: str, path: str, hook: Callable[[Request], None]
+        self, inner: Transport, method: str, path: str, hook: Callable[[Request], object]
     ) -> None:
         self._inner, self._method, self._path, self._hook = inner, method, path, hook
         self.times = 0
@@ -77,6 +77,8 @@ class Between:
         return self._inner.stream(request)
 
 
-def transport_to(kubeconfig: Path) -> Transport:
+def transport_to(kubeconfig: Path) -> OfficialTransport:
     """A transport of its own to a real API server, as another process would have."""
-    return connect(str(kubeconfig))._transport
+    transport = connect(str(kubeconfig))._transport
+    assert isinstance(transport, OfficialTransport)
+    return transport

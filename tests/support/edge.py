@@ -34,7 +34,7 @@ def client_of(
     monkeypatch.setattr(sys, "path", [*sys.path])
     monkeypatch.setitem(sys.modules, "main", sys)
     monkeypatch.setitem(OFFERED, view.__name__, view)
-    return functions_framework.create_app(view.__name__, str(source)).test_client()
+    return functions_framework.create_app(view.__name__, str(source)).test_client()  # type: ignore[no-untyped-call]
 
 
 def binary(type_: str = "t.a", **attributes: str) -> dict[str, str]:

@@ -194,7 +194,7 @@ class Mortal:
 
     def send(self, request: Request) -> Response:
         name = f"{request.method} {request.path}"
-        return self._pass(name, lambda: self._inner.send(request))  # type: ignore[no-any-return]
+        return self._pass(name, lambda: self._inner.send(request))
 
     def stream(self, request: Request) -> tuple[Response, Iterator[bytes]]:
         return self._inner.stream(request)

@@ -2,6 +2,7 @@
 
 import random
 from datetime import UTC, datetime
+from typing import Any
 
 from infra.local.report import model
 
@@ -43,7 +44,10 @@ def run(nodes: int = 3_000, faults: int = 1_200, seed: int = 7, teams: int = 0) 
         model.Said(t=hour * HOUR, text=f"Something happens in hour {hour}, to many nodes at once.")
         for hour in range(5, 160, 9)
     )
-    group = {"budget": nodes // 20, "out": (model.Out(t=0, ours=0), model.Out(t=HOUR, ours=9))}
+    group: dict[str, Any] = {
+        "budget": nodes // 20,
+        "out": (model.Out(t=0, ours=0), model.Out(t=HOUR, ours=9)),
+    }
     return model.Run(
         name="a-large-fleet",
         shows="Made up, to be large.",

@@ -37,14 +37,14 @@ class Slow:
 
     def send(self, request: Request) -> Response:
         if not request.path.endswith("/eviction"):
-            return self._inner.send(request)  # type: ignore[no-any-return]
+            return self._inner.send(request)
         began = time.monotonic()
         with self._places:
             time.sleep(self._seconds)
             if time.monotonic() - began > request.timeout_seconds:
                 self.cut += 1
                 raise errors.Unreachable("the answer came too late")
-            return self._inner.send(request)  # type: ignore[no-any-return]
+            return self._inner.send(request)
 
     def stream(self, request: Request) -> Any:
         return self._inner.stream(request)

@@ -24,7 +24,7 @@ class _Rule:
     path: re.Pattern[str]
     times: int
     answer: Answer | None = None
-    before: Callable[[Call], None] | None = None
+    before: Callable[[Call], object] | None = None
     drop: bool = False
     carried_out: bool = False
     cut_after: int | None = None
@@ -68,7 +68,9 @@ class Faults:
         """Lose the request, or (``carried_out``) do what it asks and lose the answer."""
         self._add(_Rule(verb, re.compile(path), times, drop=True, carried_out=carried_out))
 
-    def before(self, verb: str, path: str, act: Callable[[Call], None], *, times: int = 1) -> None:
+    def before(
+        self, verb: str, path: str, act: Callable[[Call], object], *, times: int = 1
+    ) -> None:
         """Call ``act`` just before the request is handled: what somebody else did in between."""
         self._add(_Rule(verb, re.compile(path), times, before=act))
 

@@ -204,7 +204,7 @@ def stand_on(
     )  # fmt: skip
     body = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}}
     # The writes of tests must not be taken for ours: they go by another name.
-    transport._agent = "a test"  # type: ignore[attr-defined]
+    transport._agent = "a test"
     made.send("POST", "/api/v1/namespaces", body)
     try:
         yield made
@@ -217,7 +217,7 @@ def stand_on(
         made.nodes.remove_all()
         for name in nodes:
             _give_back(made, name)
-        transport.close()  # type: ignore[attr-defined]
+        transport.close()
 
 
 def _clear(made: Stand) -> None:

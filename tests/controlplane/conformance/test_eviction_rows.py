@@ -37,7 +37,7 @@ def test_110_pods_leave_as_fast_as_the_policy_lets_them(stand: Stand) -> None:
     ran = stand.run("drain", stand.a)
     assert ran.code == 0
     assert ran.seconds < 2 + BUSY  # kubectl: 20 s
-    asked = [e for e in stand.control.audit_since(stand.mark_)  # type: ignore[union-attr]
+    asked = [e for e in stand.control.audit_since(stand.mark_)
              if e.raw.get("userAgent", "").startswith("groundcrew")]  # fmt: skip
     assert len(asked) <= 110 * 1.3
 

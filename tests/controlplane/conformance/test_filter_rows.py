@@ -150,7 +150,7 @@ def test_data_that_stays_on_the_node_is_warned_of(stand: Stand) -> None:
         },
     }  # fmt: skip
     name = f"disk-{stand.namespace}"
-    claim["spec"]["volumeName"] = name  # type: ignore[index]
+    claim["spec"]["volumeName"] = name
     volume = {
         "apiVersion": "v1", "kind": "PersistentVolume", "metadata": {"name": name},
         "spec": {

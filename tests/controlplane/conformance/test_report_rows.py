@@ -174,7 +174,7 @@ def test_the_volumes_of_pods_that_left_are_waited_for_and_no_others(stand: Stand
         for kind, name in (("ours", volume), ("other", f"{volume}-other"))
     ]  # fmt: skip
     used = [{"name": "disk", "persistentVolumeClaim": {"claimName": "disk"}}]
-    names = [a["metadata"]["name"] for a in attached]  # type: ignore[index]
+    names = [a["metadata"]["name"] for a in attached]
 
     def detach(*which: str) -> None:
         for name in which:

@@ -193,7 +193,7 @@ def test_a_token_that_expires_in_the_middle_is_read_anew_or_said_so(
         stand.call(transport)
     _kubeconfig(control_plane, stale, new)
     assert [d.node for d in stand.call(transport).decisions] == [stand.b] * 2
-    transport.close()  # type: ignore[attr-defined]
+    transport.close()
 
 
 @shows("W10")

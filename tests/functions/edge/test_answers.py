@@ -87,7 +87,7 @@ def test_an_id_from_outside_cannot_break_out_of_its_header() -> None:
     value = headers["ce-causationid"]
     assert value.isascii()
     assert not set(value) & set(' \r\n"')
-    (read,) = cloudevent.parse(headers | {"ce-causationid": "plain"}, body)
+    (read,) = cloudevent.parse({**headers, "ce-causationid": "plain"}, body)
     assert read.data == b'{"nodes":["n1"]}'
 
 

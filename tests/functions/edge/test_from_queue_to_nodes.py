@@ -112,7 +112,7 @@ def world() -> Iterator[World]:
 
 
 @contextmanager
-def consuming(world: World, **options: int) -> Iterator[Consumer]:
+def consuming(world: World, **options: Any) -> Iterator[Consumer]:
     crew = InProcess(world.functions)
     consumer = Consumer(Queue(world.url, wait_seconds=0), crew.act, Options(**options))
     running = threading.Thread(target=consumer.run)

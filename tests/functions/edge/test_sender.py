@@ -2,6 +2,7 @@
 
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import flask.testing
 import msgspec
@@ -45,7 +46,7 @@ def test_what_is_signed_is_known_and_what_a_broker_adds_does_not_matter() -> Non
         {"subject": "another"},
     ],
 )
-def test_what_was_changed_on_the_way_is_not(change: dict[str, object]) -> None:
+def test_what_was_changed_on_the_way_is_not(change: dict[str, Any]) -> None:
     signed = sender.sign(event(), KEY)
     assert not sender.is_known(msgspec.structs.replace(signed, **change), KEY)
 

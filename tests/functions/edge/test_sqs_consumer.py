@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import count, pairwise
+from typing import Any
 
 import pytest
 
@@ -56,7 +57,7 @@ def after(go: threading.Event) -> Callable[[], Result]:
 
 @contextmanager
 def consuming(
-    queue: Queue, act: Act, options: Options | None = None, **more: Queue
+    queue: Queue, act: Act, options: Options | None = None, **more: Any
 ) -> Iterator[Consumer]:
     consumer = Consumer(queue, act, options or Options(receivers=2), **more)
     with running(consumer):

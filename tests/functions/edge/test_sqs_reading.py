@@ -35,7 +35,7 @@ def test_an_interruption_is_urgent_and_an_advice_is_not(body: str, rank: int) ->
 def test_in_whatever_envelope_it_comes() -> None:
     wrapped = json.dumps({"Type": "Notification", "Message": cloud.spot(ID)})
     held = read(wrapped)
-    assert (held.rank, held.machines, held.refused) == (URGENT, {ID}, False)
+    assert (held.rank, held.machines, held.refused) == (URGENT, frozenset({ID}), False)
     assert held.deadline < float("inf")
 
 
@@ -63,7 +63,7 @@ def test_of_a_batch_with_a_bad_part_the_good_ones_are_read() -> None:
     held = read(json.dumps({"Records": [{"messageId": "a", "body": "no JSON"},
                                         {"messageId": "b", "body": cloud.spot(ID)}]}))  # fmt: skip
     assert held.refused
-    assert (len(held.events), held.machines) == (1, {ID})
+    assert (len(held.events), held.machines) == (1, frozenset({ID}))
 
 
 def test_a_health_event_with_500_entities_of_256_kb_is_one_message() -> None:

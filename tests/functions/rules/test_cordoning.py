@@ -1,14 +1,16 @@
 """What cordon decides, rule by rule (the numbers are those of the safety rules)."""
 
-from datetime import timedelta
+from datetime import datetime, timedelta
+from typing import Any
 
 import msgspec
 import pytest
 
-from events.notice import Cause, Identity, Kind, Severity
+from events.notice import Cause, Identity, Kind, Notice, Severity
 from functions.rules import breaker, incidents, keys, ledger
-from functions.rules.cordoning import Facts, NodeFacts, decide, in_doubt, remembered
+from functions.rules.cordoning import Facts, NodeFacts, Verdict, decide, in_doubt, remembered
 from functions.rules.ledger import Ledger
+from functions.rules.node_view import NodeView
 from functions.rules.policy import default, parse
 from tests.support.facts import (
     NOW,
@@ -23,7 +25,7 @@ from tests.support.facts import (
     run,
 )
 
-EVICT = {"severity": Severity.EVICT}
+EVICT: dict[str, Any] = {"severity": Severity.EVICT}
 
 
 def test_a_fault_of_severity_cordon_cordons_and_records_in_one_verdict() -> None:
@@ -123,7 +125,7 @@ class TestOwnership:
         ],
         ids=str,
     )
-    def test_a_dismissed_check_keeps_quiet_until(self, what: dict, acts: bool) -> None:
+    def test_a_dismissed_check_keeps_quiet_until(self, what: dict[str, Any], acts: bool) -> None:
         marked = after(only(run(node(), notice())))
         dismissed = after(only(run(msgspec.structs.replace(marked, unschedulable=False))))
         dismissed = msgspec.structs.replace(dismissed, boot_id=what.get("boot_id", "boot-1"))
@@ -180,7 +182,7 @@ class TestRecovery:
         assert actions(released) == ["close", "uncordon"]
 
     @pytest.mark.parametrize("gpus", [{"gpus": 7}, {"gpus_allocatable": 7}, {"gpus": None}])
-    def test_not_while_a_gpu_is_missing(self, gpus: dict) -> None:
+    def test_not_while_a_gpu_is_missing(self, gpus: dict[str, Any]) -> None:
         marked = after(only(run(node(), notice(latched=True))), boot_id="boot-2", **gpus)
         booted = after(only(run(marked, at=NOW + minutes(5))))
         assert only(run(booted, at=NOW + minutes(60))).unschedulable is None
@@ -345,7 +347,7 @@ class TestBudget:
 class TestBreaker:
     """Rule 5: the circuit breaker stops what one mad check would do."""
 
-    def accuse(self, count: int, size: int = 20, **more: object) -> tuple[list, Ledger]:
+    def accuse(self, count: int, size: int = 20, **more: Any) -> tuple[list[Verdict], Ledger]:
         pool, cluster, verdicts = rebuilt(size), Ledger(rebuilt=NOW), []
         for number in range(count):
             plan = run(node(f"n{number}"), notice(latched=True, **more), pool=pool, cluster=cluster)
@@ -427,8 +429,8 @@ class TestBreaker:
 class TestMaintenance:
     WINDOW = NOW + timedelta(days=14)
 
-    def retirement(self, **more: object) -> object:
-        made: dict = {
+    def retirement(self, **more: Any) -> Notice:
+        made: dict[str, Any] = {
             "source": "aws.health",
             "kind": Kind.MAINTENANCE,
             "cause": Cause.PROVIDER,
@@ -562,7 +564,7 @@ class TestIdentity:
 
 
 def test_a_pause_stops_every_act_and_undoes_none() -> None:
-    paused = {"paused": lambda pool: "paused until tomorrow: upgrade"}
+    paused: dict[str, Any] = {"paused": lambda pool: "paused until tomorrow: upgrade"}
     held = only(run(node(), notice(**EVICT), **paused))
     assert held.unschedulable is None
     assert held.state == "held"
@@ -603,7 +605,7 @@ def test_of_an_opted_out_node_that_is_well_nothing_is_said() -> None:
 class TestApplicationFaults:
     """Rule 11: counted, not punished, until they follow one GPU across jobs."""
 
-    def hit(self, view: object, job: str, gpu: str, at: object) -> object:
+    def hit(self, view: NodeView, job: str, gpu: str, at: datetime) -> Verdict:
         said = notice(
             "xid-31", source="kubernetes.event", severity=Severity.WATCH,
             cause=Cause.SOFTWARE, gpu=gpu, job=job,
@@ -672,7 +674,7 @@ class TestWhatIsSaid:
 
     def test_of_two_equal_ones_the_older_is_named(self) -> None:
         waiting = rebuilt(reservations={"m": ledger.Reservation("x", NOW + minutes(9), "gpu")})
-        full = {"pool": waiting, "rules": "budget: {pool: 1%}"}
+        full: dict[str, Any] = {"pool": waiting, "rules": "budget: {pool: 1%}"}
         seen = after(only(run(node(), notice("b"), **full)))
         both = run(seen, notice("a"), at=NOW + minutes(1))
         assert both.decisions[-1].incident == "kubernetes.node/b"
@@ -806,11 +808,11 @@ class TestReservations:
     def test_the_worst_goes_first_and_of_equals_the_oldest(self) -> None:
         held = rebuilt(4, reservations={"m": ledger.Reservation("x", NOW + minutes(1), "gpu")})
         older = after(only(run(node("n1"), notice(), pool=held)))
-        small = {"ledgers": {"gpu": rebuilt(4)}, "cluster": Ledger(rebuilt=NOW)}
         later = NOW + minutes(5)
 
         def first(*nodes: NodeFacts) -> list[str]:
-            plan = decide(Facts(nodes=nodes, **small), default(), later)
+            facts = Facts(nodes=nodes, ledgers={"gpu": rebuilt(4)}, cluster=Ledger(rebuilt=NOW))
+            plan = decide(facts, default(), later)
             return [v.view.name for v in plan.verdicts if v.unschedulable]
 
         young = NodeFacts(node("n2"), (notice(),))
@@ -830,7 +832,7 @@ class TestRemembered:
 
     MACHINE = "aws:///us-east-1a/i-n1"
 
-    def kept(self, *said: object) -> bool:
+    def kept(self, *said: Notice) -> bool:
         return self.MACHINE in run(node(), *said).ledgers.get("gpu", rebuilt()).machines
 
     def test_what_takes_it_out_of_service_and_not_what_is_watched(self) -> None:
@@ -856,7 +858,7 @@ class TestRemembered:
 
 
 class TestInDoubt:
-    def doubt(self, minute: float, *, closed: float | None = None, **more: object) -> bool:
+    def doubt(self, minute: float, *, closed: float | None = None, **more: Any) -> bool:
         check = breaker.Check(opened=NOW, closed=NOW + minutes(closed) if closed else None)
         record = only(run(node(), notice(**more), at=NOW + minutes(minute))).record
         found = rebuilt().with_check("AcceleratedHardwareReady", check)

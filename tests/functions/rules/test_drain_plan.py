@@ -1,6 +1,7 @@
 """The drain plan: one verdict a pod, and what may never happen."""
 
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import msgspec
 import pytest
@@ -19,27 +20,27 @@ AGENT = Owner(kind="DaemonSet", name="agent", uid="agent", group="apps")
 EVERYTHING = Selector()
 
 
-def pod(**fields: object) -> Pod:
-    made: dict[str, object] = {
+def pod(**fields: Any) -> Pod:
+    made: dict[str, Any] = {
         "namespace": "shop", "name": "web-1", "uid": "u1", "node": "n1", "owner": WEB,
     }  # fmt: skip
-    return Pod(**{**made, **fields})  # type: ignore[arg-type]
+    return Pod(**{**made, **fields})
 
 
-def budget(name: str = "web", **fields: object) -> Budget:
-    made: dict[str, object] = {
+def budget(name: str = "web", **fields: Any) -> Budget:
+    made: dict[str, Any] = {
         "namespace": "shop", "name": name, "selector": EVERYTHING,
         "allowed": 1, "healthy": 3, "desired": 2, "expected": 3,
     }  # fmt: skip
-    return Budget(**{**made, **fields})  # type: ignore[arg-type]
+    return Budget(**{**made, **fields})
 
 
-def one(found: Pod, drain: Drain = DRAIN, **around: object) -> Step:
-    [step] = plan([found], Around(node="n1", **around), drain, NOW)  # type: ignore[arg-type]
+def one(found: Pod, drain: Drain = DRAIN, **around: Any) -> Step:
+    [step] = plan([found], Around(node="n1", **around), drain, NOW)
     return step
 
 
-def changed(**fields: object) -> Drain:
+def changed(**fields: Any) -> Drain:
     return msgspec.structs.replace(DRAIN, **fields)
 
 

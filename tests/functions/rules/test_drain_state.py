@@ -2,6 +2,7 @@
 
 import json
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import msgspec
 import pytest
@@ -32,9 +33,9 @@ states = st.builds(
 )
 
 
-def state(**fields: object) -> DrainState:
-    made: dict[str, object] = {"state": State.DRAINING, "started": NOW, "changed": NOW}
-    return DrainState(**{**made, **fields})  # type: ignore[arg-type]
+def state(**fields: Any) -> DrainState:
+    made: dict[str, Any] = {"state": State.DRAINING, "started": NOW, "changed": NOW}
+    return DrainState(**{**made, **fields})
 
 
 @given(states)

@@ -2,6 +2,7 @@
 
 import itertools
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import msgspec
 import pytest
@@ -35,7 +36,7 @@ def view(lost: datetime | None = None) -> NodeView:
     return NodeView(name="n1", uid="u", provider_id="p", incidents=incidents.encode(record))
 
 
-def blocked(**fields: object) -> DrainState:
+def blocked(**fields: Any) -> DrainState:
     made = DrainState(state=State.BLOCKED, started=NOW, changed=NOW)
     return msgspec.structs.replace(made, **fields)
 

@@ -1,6 +1,7 @@
 """Which nodes are drained, and what one call's work makes of a drain."""
 
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import pytest
 
@@ -17,7 +18,7 @@ DRAIN = policy.default().drain
 MINUTE = timedelta(minutes=1)
 
 
-def view(name: str = "n1", deadline: datetime | None = None, **fields: object) -> NodeView:
+def view(name: str = "n1", deadline: datetime | None = None, **fields: Any) -> NodeView:
     incident = Incident(
         source="s",
         check="c",
@@ -28,25 +29,23 @@ def view(name: str = "n1", deadline: datetime | None = None, **fields: object) -
         deadline=deadline,
     )
     record = Record(machine="p", cordon=Cordon(at=NOW), incidents=(incident,))
-    made: dict[str, object] = {
+    made: dict[str, Any] = {
         "name": name, "uid": "u", "provider_id": "p", "boot_id": "b", "state": "evict",
         "unschedulable": True, "incidents": incidents.encode(record),
     }  # fmt: skip
-    return NodeView(**{**made, **fields})  # type: ignore[arg-type]
+    return NodeView(**{**made, **fields})
 
 
-def state(of: State = State.DRAINING, **fields: object) -> DrainState:
-    made: dict[str, object] = {
+def state(of: State = State.DRAINING, **fields: Any) -> DrainState:
+    made: dict[str, Any] = {
         "state": of, "started": NOW, "changed": NOW, "provider_id": "p", "uid": "u", "boot": "b",
     }  # fmt: skip
-    return DrainState(**{**made, **fields})  # type: ignore[arg-type]
+    return DrainState(**{**made, **fields})
 
 
-def facts(
-    found: NodeView | None = None, drain: DrainState | None = None, **more: object
-) -> NodeFacts:
+def facts(found: NodeView | None = None, drain: DrainState | None = None, **more: Any) -> NodeFacts:
     text = drain_state.encode(drain) if drain else None
-    return NodeFacts(view=found or view(), annotation=text, **more)  # type: ignore[arg-type]
+    return NodeFacts(view=found or view(), annotation=text, **more)
 
 
 def decide(*nodes: NodeFacts, now: datetime = NOW, named: str = "") -> list[Decision]:

@@ -45,11 +45,11 @@ def test_it_fits_and_what_is_open_is_never_dropped(items: list[Incident]) -> Non
     assert len(text.encode()) <= incidents.MAX_BYTES
     back = incidents.decode(text)
     assert back.cordon == record.cordon
-    worst = {}
+    worst: dict[str, Severity] = {}
     for item in items:
         if item.open:
             worst[item.source] = max(worst.get(item.source, Severity.WATCH), item.severity)
-    kept = {}
+    kept: dict[str, Severity] = {}
     for item in back.open:
         kept[item.source] = max(kept.get(item.source, Severity.WATCH), item.severity)
     assert kept == worst
@@ -203,7 +203,7 @@ class TestMergedForSpace:
 
     @pytest.mark.parametrize("turned", [False, True])
     def test_it_has_the_worst_of_each(self, turned: bool) -> None:
-        made = {"source": "s", "kind": Kind.FAULT}
+        made: dict[str, Any] = {"source": "s", "kind": Kind.FAULT}
         well = Incident(
             **made, check="a", severity=Severity.WATCH, first=NOW, last=NOW,
             claimed=NOW, rebooted=NOW, latched=True, told=NOW + minutes(5),
@@ -226,7 +226,7 @@ class TestMergedForSpace:
         assert both[0].claimed == NOW + minutes(1)
 
     def test_a_mild_line_of_the_kernel_log_proves_nothing_worse(self) -> None:
-        made = {"source": "s", "kind": Kind.FAULT, "first": NOW, "last": NOW}
+        made: dict[str, Any] = {"source": "s", "kind": Kind.FAULT, "first": NOW, "last": NOW}
         mild = Incident(**made, check="xid-94", severity=Severity.CORDON, in_log=True)
         bad = Incident(**made, check="b", severity=Severity.EVICT)
         for both in ((mild, bad), (bad, mild)):

@@ -8,6 +8,7 @@ import pytest
 
 from functions.rules import breaker, ledger
 from functions.rules.ledger import Ledger, Machine, Reservation
+from functions.rules.node_view import NodeView
 from functions.rules.rebuild import Census, rebuild
 from tests.support.facts import NOW, minutes, node, rebuilt
 
@@ -45,7 +46,7 @@ def test_the_same_ledger_is_the_same_text() -> None:
 
 
 class TestRebuild:
-    def census(self, *views: object) -> Census:
+    def census(self, *views: NodeView) -> Census:
         census = Census()
         for view in views:
             census.count(view, ("zone=1",))

@@ -1,6 +1,7 @@
 """When a lifecycle hook is told what, as a pure decision."""
 
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import msgspec
 import pytest
@@ -14,7 +15,7 @@ HOUR = Hold(seconds=3600, most_seconds=172_800)
 MACHINE = "aws:///us-east-1a/i-1"
 
 
-def facts(hold: Hold = HOUR, **given: object) -> Facts:
+def facts(hold: Hold = HOUR, **given: Any) -> Facts:
     return msgspec.structs.replace(Facts(hold=hold, since=BEGAN), **given)
 
 

@@ -2,6 +2,7 @@
 
 import json
 from datetime import timedelta
+from typing import Any
 
 import msgspec
 import pytest
@@ -144,5 +145,7 @@ def test_the_schema_accepts_a_document_that_names_only_what_it_changes() -> None
         (None, "default"),
     ],
 )
-def test_the_first_label_that_is_there_names_the_pool(labels: dict | None, pool: str) -> None:
+def test_the_first_label_that_is_there_names_the_pool(
+    labels: dict[str, Any] | None, pool: str
+) -> None:
     assert policy.default().pool_of(labels) == pool

@@ -1,5 +1,7 @@
 """What another policy would change, before it is applied."""
 
+from typing import Any
+
 import pytest
 
 from events.notice import Severity
@@ -24,7 +26,7 @@ def fleet(sick: int, size: int = 100, check: str = "DiskPressure") -> list[NodeF
     return facts
 
 
-def outcomes(facts: list[NodeFacts], new: Policy, old: Policy = DEFAULT) -> dict[str, object]:
+def outcomes(facts: list[NodeFacts], new: Policy, old: Policy = DEFAULT) -> dict[str, Any]:
     return dict(moved((facts, facts), {}, (old, new), NOW))
 
 

@@ -1,6 +1,7 @@
 """An announced event may begin only when every machine that it takes is empty."""
 
 from datetime import UTC, datetime
+from typing import Any
 
 import msgspec
 import pytest
@@ -17,7 +18,7 @@ NOW = datetime(2026, 3, 2, 12, tzinfo=UTC)
 REBOOT = Announced("e1", ["vm_1", "vm_2"])
 
 
-def node(name: str, of: State | None = State.DRAINED, **more: object) -> NodeFacts:
+def node(name: str, of: State | None = State.DRAINED, **more: Any) -> NodeFacts:
     incident = Incident(
         source="azure.scheduled-events",
         check="Reboot",

@@ -102,7 +102,7 @@ def test_what_happened_before_a_nodes_own_list_is_not_told_again(world: World) -
     with Call(world.cluster, world.clock, policy.default().drain, 5.0, "") as call:
         pods = PodsTogether(call.cluster, NAMES, "", call.left)
         heard: list[object] = []
-        first = pods.subscribe("m1", pods.page("m1").metadata.resource_version, heard.append)  # type: ignore[union-attr]
+        first = pods.subscribe("m1", pods.page("m1").metadata.resource_version, heard.append)
         assert first
         world.pod("m0-new", on="m0")
         world.pod("m1-new", on="m1")

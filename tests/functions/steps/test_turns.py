@@ -3,6 +3,7 @@
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any
 
 import pytest
 
@@ -26,7 +27,7 @@ def threads() -> Iterator[ThreadPoolExecutor]:
         yield pool
 
 
-def waits(future: "Future[bool]") -> bool:
+def waits(future: "Future[Any]") -> bool:
     try:
         future.result(timeout=0.3)
     except TimeoutError:
@@ -40,15 +41,15 @@ def test_nodes_have_their_turn_in_the_order_in_which_they_asked(
     first, second, third = turns.turn(), turns.turn(), turns.turn()
     order: list[str] = []
 
-    def take(name: str, turn: Callable[[], bool]) -> None:
+    def take(name: str, turn: Callable[[], int]) -> None:
         turn()
         order.append(name)
 
     assert first.take(1, never)
     later = threads.submit(take, "second", lambda: second.take(1, never))
-    assert waits(later)  # type: ignore[arg-type]
+    assert waits(later)
     last = threads.submit(take, "third", lambda: third.take(1, never))
-    assert waits(last)  # type: ignore[arg-type]
+    assert waits(last)
     assert first.take(1, never), "who has the turn keeps it"
     first.give()
     later.result(timeout=2)

@@ -67,7 +67,7 @@ def recorded() -> list[Any]:
 def test_every_recorded_event_that_says_something_passes_a_rule(
     body: dict[str, Any], resources: dict[str, Any]
 ) -> None:
-    loaded = [EventPattern.load(json.dumps(one)) for one in patterns(resources)]
+    loaded: list[Any] = [EventPattern.load(json.dumps(one)) for one in patterns(resources)]
     assert any(pattern.matches_event(body) for pattern in loaded)
 
 

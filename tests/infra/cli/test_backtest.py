@@ -1,11 +1,12 @@
 """``groundcrew backtest`` as a user meets it."""
 
 import json
+import time
 from pathlib import Path
 
 import pytest
 
-from infra.cli import backtest, main
+from infra.cli import main
 from tests.support.histories import DOUBLE_BIT_ERROR, NVLINK_ERROR, node, told, write
 
 SMALL = "lost-events-found-by-resync"
@@ -205,7 +206,7 @@ def test_long_work_says_where_it_is_on_stderr_alone(
         now[0] += 31.0
         return now[0]
 
-    monkeypatch.setattr(backtest.time, "monotonic", later)
+    monkeypatch.setattr(time, "monotonic", later)
     _, out, err = run(capsys, "--policy", "default", "-o", "json", SMALL)
     assert json.loads(out)
     assert err.splitlines()[0].startswith(f"{SMALL}: Mon 2026-")

@@ -312,6 +312,7 @@ def test_a_budget_that_holds_is_named_when_the_time_is_over(
     floor.server.apply(builders.pdb("db", labels={"app": "db"}, min_available=1))
     floor.server.held.add("disruption")
     made = floor.server.get("poddisruptionbudgets", "default", "db")
+    assert made is not None
     made["status"] = {
         "disruptionsAllowed": 0, "currentHealthy": 1, "desiredHealthy": 1, "expectedPods": 2,
         "observedGeneration": 1,

@@ -3,6 +3,7 @@
 import io
 import os
 import re
+import shutil
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -25,7 +26,7 @@ HELD = Result(
 @pytest.fixture
 def narrow(monkeypatch: pytest.MonkeyPatch) -> None:
     size = os.terminal_size((60, 5))
-    monkeypatch.setattr(drain_screen.shutil, "get_terminal_size", lambda *given, **more: size)
+    monkeypatch.setattr(shutil, "get_terminal_size", lambda *given, **more: size)
 
 
 def test_progress_names_what_is_left_what_is_in_the_way_and_the_longest_wait() -> None:

@@ -1,5 +1,7 @@
 """Trigger filters, as Knative's own filter was measured to treat them."""
 
+from typing import Any
+
 import pytest
 
 from events.cloudevent import CloudEvent
@@ -36,7 +38,7 @@ def _takes(*entries: object) -> bool:
         ({"all": [{"exact": {"kind": "Node"}}, {"prefix": {"source": "/q"}}]}, False),
     ],
 )
-def test_each_dialect_takes_what_knative_takes(entry: dict[str, object], taken: bool) -> None:
+def test_each_dialect_takes_what_knative_takes(entry: dict[str, Any], taken: bool) -> None:
     assert _takes(entry) is taken
 
 
@@ -81,7 +83,7 @@ def test_an_empty_value_in_the_older_filter_means_that_the_attribute_is_there() 
     ],
 )
 def test_a_filter_that_cannot_be_meant_is_refused_by_its_place(
-    entry: dict[str, object], place: str
+    entry: dict[str, Any], place: str
 ) -> None:
     with pytest.raises(filters.FilterError, match=place):
         filters.of_trigger({"filters": [entry]})

@@ -103,7 +103,8 @@ def test_calls_that_hang_delay_no_node_event_at_the_same_function(crew: Crew) ->
 
 
 def _sick(name: str, cluster: EmbeddedCluster) -> CloudEvent:
-    found = {"apiVersion": "v1", "kind": "Node"} | (cluster.get("Node", "", name) or {})
+    known: dict[str, Any] = {"apiVersion": "v1", "kind": "Node"}
+    found = known | (cluster.get("Node", "", name) or {})
     now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
     found["status"]["conditions"].append(
         {

@@ -4,6 +4,7 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
+from typing import Any
 
 import pytest
 
@@ -41,7 +42,7 @@ class Recorder:
         return [Outcome(answer=self._answer, unknown=frozenset({one.id})) for one in events]
 
 
-def function(name: str, handle: Callable[..., Outcome], **more: object) -> Function:
+def function(name: str, handle: Callable[..., Outcome], **more: Any) -> Function:
     made = Function(name, handle, lambda: Cluster(Silent()), SystemClock(), Settings())
     return Function(**{**vars(made), **more})
 

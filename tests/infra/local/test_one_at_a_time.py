@@ -44,7 +44,7 @@ def test_what_one_call_had_no_time_for_is_not_left_until_the_clock_comes_round()
 
 
 def test_after_a_call_that_failed_the_next_one_runs() -> None:
-    replies = iter([RuntimeError("a mistake of ours"), Reply(200)])
+    replies = iter((RuntimeError("a mistake of ours"), Reply(200)))
 
     def call(events: Sequence[CloudEvent]) -> Reply:
         if isinstance(reply := next(replies), Exception):

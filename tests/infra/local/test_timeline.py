@@ -117,7 +117,7 @@ def test_trouble_is_told() -> None:
 
 
 def test_what_depends_on_how_long_pods_take_is_left_out_of_the_comparison() -> None:
-    entries = [
+    entries: list[Entry] = [
         did(Action.CORDON, incident="s/check", severity="evict"),
         did(Action.WAIT),
         did(Action.EVICT),

@@ -1,6 +1,5 @@
 """An event, the manifests, both functions and a cluster: nothing of it made for the test."""
 
-from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -56,7 +55,7 @@ class Laptop:
 
 
 @pytest.fixture
-def laptop() -> Iterator[Laptop]:
+def laptop() -> Laptop:
     made = Laptop()
     made.let_pass(timedelta(minutes=1))
     made.heard.clear()

@@ -1,5 +1,7 @@
 """Where annotations and labels are in a patch."""
 
+from typing import Any
+
 import pytest
 
 from functions.gateways.kubernetes import json_patch
@@ -9,7 +11,7 @@ from infra.local.cluster.refusals import Refusal
 
 @pytest.mark.parametrize("key", ["plain", "groundcrew.example/state", "a~b/c~1d"])
 def test_a_key_with_any_character_is_one_step_of_the_path(key: str) -> None:
-    stood = {"metadata": {"annotations": {}, "labels": {}}}
+    stood: dict[str, Any] = {"metadata": {"annotations": {}, "labels": {}}}
     made = patches.json_patch(
         stood,
         [

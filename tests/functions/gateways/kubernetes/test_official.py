@@ -15,7 +15,7 @@ from functions.gateways.kubernetes import errors
 from functions.gateways.kubernetes.official import OfficialTransport, connect
 from functions.gateways.kubernetes.transport import JSON_PATCH, Request
 
-Script = Callable[[BaseHTTPRequestHandler], None]
+Script = Callable[[BaseHTTPRequestHandler], object]
 
 
 class Server(ThreadingHTTPServer):
@@ -256,7 +256,7 @@ def test_a_redirect_is_not_followed(server: Server, transport: OfficialTransport
 
 def test_no_answer_in_time_is_unreachable(server: Server, transport: OfficialTransport) -> None:
     held = threading.Event()
-    server.scripts = [lambda handler: held.wait(5) and None]
+    server.scripts = [lambda handler: held.wait(5)]
     try:
         with pytest.raises(errors.Unreachable, match="GET /api/v1/nodes/n1"):
             transport.send(Request(method="GET", path="/api/v1/nodes/n1", timeout_seconds=0.1))

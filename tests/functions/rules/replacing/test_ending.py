@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from datetime import timedelta
+from typing import Any
 
 import pytest
 
@@ -30,13 +31,13 @@ MINUTE = timedelta(minutes=1)
 NEW = "aws:///us-east-1a/i-n9"
 
 
-def ending(ago: timedelta = 3 * MINUTE, **more: object) -> Entry:
+def ending(ago: timedelta = 3 * MINUTE, **more: Any) -> Entry:
     tried = entry(tried=("reboot",), boots=(NOW - 2 * HOUR,))
     made = intend(machine(), tried, "replace", "token", "the kernel log says so", NOW - ago)
-    return changed(made, intent=changed(made.intent, **more))  # type: ignore[no-any-return]
+    return changed(made, intent=changed(made.intent, **more))
 
 
-def look(seen: Seen, found: Entry | None = None, **more: object) -> Step:
+def look(seen: Seen, found: Entry | None = None, **more: Any) -> Step:
     closer = replace(CLOSER, seen=seen)
     return decide(machine(entry=found or ending(), closer=closer, **more), FULL)
 
@@ -73,7 +74,7 @@ def test_a_machine_that_runs_on_is_asked_if_every_guard_still_passes() -> None:
         {"view": None},
     ],
 )
-def test_an_intent_whose_reason_is_gone_is_withdrawn(more: dict[str, object]) -> None:
+def test_an_intent_whose_reason_is_gone_is_withdrawn(more: dict[str, Any]) -> None:
     step = look(Seen.RUNNING, **more)
     assert step.act is Act.WITHDRAW
     assert step.entry is not None
@@ -112,7 +113,7 @@ def test_the_clouds_word_ends_it_and_what_held_its_volumes_is_let_go() -> None:
     )
 
 
-def by(way: str, seen: Seen, *, at: timedelta = 0 * MINUTE, **more: object) -> Step:
+def by(way: str, seen: Seen, *, at: timedelta = 0 * MINUTE, **more: Any) -> Step:
     asked = ending(asked=NOW - 3 * MINUTE, way=way, **more)
     closer = replace(CLOSER, seen=seen, way=way, account=way)
     return decide(machine(entry=asked, closer=closer), FULL, NOW + at)
@@ -155,18 +156,18 @@ def test_who_takes_it_again_and_again_and_does_nothing_is_not_asked_for_ever(
     assert (told.act, told.decisions, told.changed) == (Act.NONE, (), False)
 
 
-def ended(**more: object) -> Entry:
+def ended(**more: Any) -> Entry:
     gone = look(Seen.GONE).entry
     assert gone is not None
-    return changed(gone, released=True, **more)  # type: ignore[no-any-return]
+    return changed(gone, released=True, **more)
 
 
-def joined(**more: object) -> Joined:
-    made: dict[str, object] = {"node": "n9", "machine": NEW, "pool": "gpu", "created": NOW}
-    return Joined(**(made | more))  # type: ignore[arg-type]
+def joined(**more: Any) -> Joined:
+    made: dict[str, Any] = {"node": "n9", "machine": NEW, "pool": "gpu", "created": NOW}
+    return Joined(**(made | more))
 
 
-def follow(*nodes: Joined, at: timedelta = 10 * MINUTE, **more: object) -> Step:
+def follow(*nodes: Joined, at: timedelta = 10 * MINUTE, **more: Any) -> Step:
     gone = machine(view=None, record=None, closer=None, entry=ended())
     return decide(gone, FULL, NOW + at, joined=nodes, **more)
 
@@ -259,7 +260,7 @@ def test_hardware_is_known_again_long_after_its_replacement_serves() -> None:
     over = ended(host="h-1", gpus=("GPU-1",)).close("replaced by n8 (x)", NOW, "x")
     books = {"": book(), "gpu": book(machines={MACHINE: over})}
 
-    def back(**more: object) -> list[str]:
+    def back(**more: Any) -> list[str]:
         seen = facts(joined=(joined(created=NOW + 9 * DAY, **more),), books=books)
         return [why for _, _, why in returned.find(seen)]
 

@@ -46,7 +46,7 @@ def test_with_every_guard_passed_the_machine_ends() -> None:
     assert all(v.says for v in step.guards)
 
 
-MARKED = {"unschedulable": True, "state": "evict", "incidents": "{}"}
+MARKED: dict[str, Any] = {"unschedulable": True, "state": "evict", "incidents": "{}"}
 MISSING_GUARD: list[tuple[Guard, dict[str, Any]]] = [
     (Guard.NODE, {"view": node(provider_id="aws:///us-east-1a/i-another", **MARKED)}),
     (Guard.NODE, {"closer": replace(CLOSER, twins=("n2",))}),
@@ -282,7 +282,7 @@ def test_where_who_owns_the_machine_repairs_it_ours_is_told_once_and_not_done() 
 def test_reserved_capacity_ends_with_a_persons_word_or_an_idle_node_that_stands_in() -> None:
     kept = machine(reserved="it runs in a capacity block")
     assert "stands in for it" in decide(kept).decisions[0].reason
-    assert decide(kept).entry.holding == ("reserved",)  # type: ignore[union-attr]
+    assert decide(kept).entry.holding == ("reserved",)
     assert decide(replace(kept, approved=True)).act is Act.TERMINATE
     spare = replace(kept, closer=replace(CLOSER, spares=("n7",)))
     step = decide(spare)

@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from datetime import timedelta
+from typing import Any
 
 from events.notice import Severity
 from functions.rules.decision import Action
@@ -28,7 +29,7 @@ from tests.support.sick import (
     without_closer,
 )
 
-MARKED = {"unschedulable": True, "state": "evict", "incidents": "{}"}
+MARKED: dict[str, Any] = {"unschedulable": True, "state": "evict", "incidents": "{}"}
 
 
 def test_the_clock_begins_with_our_first_sight_and_keeps_it() -> None:
@@ -175,11 +176,11 @@ def test_an_empty_node_is_rebooted_after_its_settle_time_and_looked_at_closely_f
     assert decide(replace(due, closer=replace(CLOSER, pods=("a/b",))), FULL).act is Act.NONE
 
 
-def rebooting(minutes: int, **more: object) -> Entry:
+def rebooting(minutes: int, **more: Any) -> Entry:
     """Asked to reboot so long ago, unless ``more`` of its intent says otherwise."""
     at = NOW - timedelta(minutes=minutes)
     made = intend(machine(), entry(), "reboot", "token", "why", at)
-    return changed(made, intent=changed(made.intent, **({"asked": at} | more)))  # type: ignore[no-any-return]
+    return changed(made, intent=changed(made.intent, **({"asked": at} | more)))
 
 
 def test_another_boot_id_confirms_a_reboot() -> None:

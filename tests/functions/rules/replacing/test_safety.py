@@ -34,14 +34,14 @@ from tests.support.sick import (
     with_policy,
 )
 
-MARKED = {"unschedulable": True, "state": "evict", "incidents": "{}"}
+MARKED: dict[str, Any] = {"unschedulable": True, "state": "evict", "incidents": "{}"}
 MINUTE = timedelta(minutes=1)
 
 
-def ending(**more: object) -> Entry:
+def ending(**more: Any) -> Entry:
     tried = entry(tried=("reboot",), boots=(NOW - 2 * HOUR,))
     made = intend(machine(), tried, "replace", "token", "why", NOW - 3 * MINUTE)
-    return changed(made, intent=changed(made.intent, **more))  # type: ignore[no-any-return]
+    return changed(made, intent=changed(made.intent, **more))
 
 
 # the clock
@@ -59,7 +59,7 @@ def ending(**more: object) -> Entry:
     ],
 )
 def test_what_was_harmless_for_a_week_has_its_seven_days_from_when_it_was_not(
-    before: dict[str, object], after: dict[str, object]
+    before: dict[str, Any], after: dict[str, Any]
 ) -> None:
     rules = policy.default()
     empty = Record(machine=MACHINE)

@@ -47,7 +47,9 @@ def ask(server: Server, method: str, path: str) -> Iterator[http.client.HTTPResp
         yield connection.getresponse()
 
 
-def test_a_list_and_a_refusal_come_as_they_do_in_process(live, server) -> None:
+def test_a_list_and_a_refusal_come_as_they_do_in_process(
+    live: EmbeddedCluster, server: Server
+) -> None:
     live.apply(node("n1"))
     with ask(server, "GET", "/api/v1/nodes") as answer:
         assert [n["metadata"]["name"] for n in json.load(answer)["items"]] == ["n1"]
@@ -55,7 +57,9 @@ def test_a_list_and_a_refusal_come_as_they_do_in_process(live, server) -> None:
         assert (answer.status, json.load(answer)["reason"]) == (404, "NotFound")
 
 
-def test_a_watch_tells_what_happens_while_it_is_open_and_ends_in_time(live, server) -> None:
+def test_a_watch_tells_what_happens_while_it_is_open_and_ends_in_time(
+    live: EmbeddedCluster, server: Server
+) -> None:
     live.apply(node("n1"))
     with ask(server, "GET", "/api/v1/nodes") as answer:
         version = json.load(answer)["metadata"]["resourceVersion"]
@@ -68,7 +72,7 @@ def test_a_watch_tells_what_happens_while_it_is_open_and_ends_in_time(live, serv
     assert rest[-1]["type"] == "BOOKMARK"
 
 
-def test_simulated_kubelets_run_on_the_system_clock(live, server) -> None:
+def test_simulated_kubelets_run_on_the_system_clock(live: EmbeddedCluster, server: Server) -> None:
     live.apply(node("n1"))
     changed = threading.Event()
     live.subscribe(changed.set)
@@ -82,7 +86,7 @@ def test_simulated_kubelets_run_on_the_system_clock(live, server) -> None:
     assert live.all("pods") == []
 
 
-def test_a_watch_does_not_wait_where_time_is_simulated(cluster) -> None:
+def test_a_watch_does_not_wait_where_time_is_simulated(cluster: EmbeddedCluster) -> None:
     waited: list[float] = []
     with (
         serve(cluster, on_wait=waited.append) as server,
@@ -92,7 +96,7 @@ def test_a_watch_does_not_wait_where_time_is_simulated(cluster) -> None:
     assert waited == [240.0]
 
 
-def test_a_dropped_connection_is_no_answer(live, server) -> None:
+def test_a_dropped_connection_is_no_answer(live: EmbeddedCluster, server: Server) -> None:
     live.faults.drop("list", "/nodes$")
     with pytest.raises(http.client.HTTPException), ask(server, "GET", "/api/v1/nodes") as answer:
         answer.read()
@@ -100,7 +104,7 @@ def test_a_dropped_connection_is_no_answer(live, server) -> None:
         assert answer.status == 200
 
 
-def test_a_cut_watch_breaks_off_without_an_end(live, server) -> None:
+def test_a_cut_watch_breaks_off_without_an_end(live: EmbeddedCluster, server: Server) -> None:
     live.apply(node("n1"))
     live.faults.cut("/nodes$", after_lines=1)
     query = "watch=true&timeoutSeconds=30"
@@ -118,7 +122,9 @@ def kubectl_binary() -> str:
 
 
 @pytest.mark.skipif(not kubectl_binary(), reason="there is no kubectl on this machine")
-def test_kubectl_gets_describes_cordons_and_drains(live, server, tmp_path: Path) -> None:
+def test_kubectl_gets_describes_cordons_and_drains(
+    live: EmbeddedCluster, server: Server, tmp_path: Path
+) -> None:
     kubeconfig = server.kubeconfig(tmp_path / "kubeconfig")
 
     def kubectl(*arguments: str) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import pytest
 
@@ -19,7 +20,9 @@ def test_it_is_a_transport(cluster: EmbeddedCluster) -> None:
     assert transport.send(Request(method="GET", path="/api/v1/nodes")).status == 200
 
 
-def test_a_watch_tells_what_happened_and_then_waits_its_time(cluster, client, clock) -> None:
+def test_a_watch_tells_what_happened_and_then_waits_its_time(
+    cluster: EmbeddedCluster, client: Cluster, clock: SetClock
+) -> None:
     waited: list[float] = []
     client = Cluster(EmbeddedTransport(cluster, on_wait=waited.append))
     cluster.apply(node("n1"))
@@ -33,7 +36,9 @@ def test_a_watch_tells_what_happened_and_then_waits_its_time(cluster, client, cl
     assert waited == [7.0]
 
 
-def test_what_happens_while_a_watch_waits_is_told_before_it_ends(cluster, clock) -> None:
+def test_what_happens_while_a_watch_waits_is_told_before_it_ends(
+    cluster: EmbeddedCluster, clock: SetClock
+) -> None:
     client = Cluster(EmbeddedTransport(cluster, on_wait=lambda s: clock.forward(seconds=s)))
     cluster.apply(node("n1"))
     item = cluster.apply(pod("p", node="n1", stop_seconds=5))
@@ -52,7 +57,9 @@ def test_a_watch_that_is_closed_early_does_not_wait(cluster: EmbeddedCluster) ->
     assert waited == []
 
 
-def test_no_bookmark_comes_where_nothing_of_the_kind_changed(cluster, client) -> None:
+def test_no_bookmark_comes_where_nothing_of_the_kind_changed(
+    cluster: EmbeddedCluster, client: Cluster
+) -> None:
     cluster.apply(pod("p", node="n1"))
     version = client.list_pods().metadata.resource_version
     cluster.apply(node("n1"))
@@ -85,12 +92,14 @@ def test_the_history_is_bounded(clock: SetClock) -> None:
         list(watch)
 
 
-def test_pages_show_one_moment_until_their_token_expires(cluster, clock) -> None:
+def test_pages_show_one_moment_until_their_token_expires(
+    cluster: EmbeddedCluster, clock: SetClock
+) -> None:
     transport = EmbeddedTransport(cluster)
     for name in ("a", "b", "c"):
         cluster.apply(node(name))
 
-    def page(token: str = "") -> dict:
+    def page(token: str = "") -> dict[str, Any]:
         query = {"limit": "2"} | ({"continue": token} if token else {})
         answer = transport.send(Request(method="GET", path="/api/v1/nodes", query=query))
         return json.loads(answer.body)
@@ -102,7 +111,9 @@ def test_pages_show_one_moment_until_their_token_expires(cluster, clock) -> None
     assert page(token)["reason"] == "Expired"
 
 
-def test_a_fault_answers_instead_as_often_as_it_was_told(cluster, client) -> None:
+def test_a_fault_answers_instead_as_often_as_it_was_told(
+    cluster: EmbeddedCluster, client: Cluster
+) -> None:
     cluster.apply(node("n1"))
     cluster.faults.fail("get", "/nodes/n1$", 500, reason="InternalError", times=2)
     for _ in range(2):
@@ -111,7 +122,7 @@ def test_a_fault_answers_instead_as_often_as_it_was_told(cluster, client) -> Non
     assert client.get_node("n1").name == "n1"
 
 
-def test_a_fault_can_speak_for_flow_control(cluster, client) -> None:
+def test_a_fault_can_speak_for_flow_control(cluster: EmbeddedCluster, client: Cluster) -> None:
     item = cluster.apply(pod("p", node="n1"))
     cluster.faults.fail("create", "/eviction$", 429, retry_after_seconds=1)
     with pytest.raises(errors.TooManyRequests) as caught:
@@ -120,7 +131,7 @@ def test_a_fault_can_speak_for_flow_control(cluster, client) -> None:
     assert not caught.value.has_cause("DisruptionBudget")
 
 
-def test_a_lost_answer_leaves_the_deed_done(cluster, client) -> None:
+def test_a_lost_answer_leaves_the_deed_done(cluster: EmbeddedCluster, client: Cluster) -> None:
     cluster.apply(node("n1"))
     cordon = [{"op": "add", "path": "/spec/unschedulable", "value": True}]
     cluster.faults.drop("patch", "/nodes/n1$")
@@ -133,7 +144,9 @@ def test_a_lost_answer_leaves_the_deed_done(cluster, client) -> None:
     assert client.get_node("n1").unschedulable
 
 
-def test_somebody_else_can_act_between_our_read_and_our_patch(cluster, client) -> None:
+def test_somebody_else_can_act_between_our_read_and_our_patch(
+    cluster: EmbeddedCluster, client: Cluster
+) -> None:
     cluster.apply(node("n1"))
     add = {"op": "add", "path": "/spec/unschedulable", "value": True}
     cluster.faults.before("patch", "/nodes/n1$", lambda call: client.patch_node("n1", [add]))
@@ -141,7 +154,7 @@ def test_somebody_else_can_act_between_our_read_and_our_patch(cluster, client) -
         client.patch_node("n1", [{"op": "test", "path": "/spec/unschedulable", "value": None}, add])
 
 
-def test_a_cut_watch_is_a_broken_connection(cluster, client) -> None:
+def test_a_cut_watch_is_a_broken_connection(cluster: EmbeddedCluster, client: Cluster) -> None:
     cluster.apply(pod("p", node="n1"))
     cluster.apply(pod("q", node="n1"))
     cluster.faults.cut("/pods$", after_lines=1)
@@ -152,7 +165,7 @@ def test_a_cut_watch_is_a_broken_connection(cluster, client) -> None:
             next(events)
 
 
-def test_who_asked_for_what_is_kept_in_order(cluster, client) -> None:
+def test_who_asked_for_what_is_kept_in_order(cluster: EmbeddedCluster, client: Cluster) -> None:
     cluster.apply(node("n1"))
     item = cluster.apply(pod("p", node="n1"))
     client.patch_node("n1", [{"op": "add", "path": "/spec/unschedulable", "value": True}])
@@ -164,14 +177,16 @@ def test_who_asked_for_what_is_kept_in_order(cluster, client) -> None:
     assert [s.status for s in cluster.requests("create", "eviction")] == [201]
 
 
-def test_rights_can_be_denied(cluster, client) -> None:
+def test_rights_can_be_denied(cluster: EmbeddedCluster, client: Cluster) -> None:
     assert client.can_i("create", "pods", subresource="eviction")
     cluster.deny(lambda a: "no" if a.get("subresource") == "eviction" else "")
     assert not client.can_i("create", "pods", subresource="eviction")
     assert client.can_i("patch", "nodes")
 
 
-def test_a_held_controller_leaves_a_new_budget_uncounted(cluster, client) -> None:
+def test_a_held_controller_leaves_a_new_budget_uncounted(
+    cluster: EmbeddedCluster, client: Cluster
+) -> None:
     cluster.held.add("disruption")
     item = cluster.apply(pod("p", node="n1", labels={"app": "web"}))
     cluster.apply(pdb("web", labels={"app": "web"}, min_available=0))
@@ -183,7 +198,7 @@ def test_a_held_controller_leaves_a_new_budget_uncounted(cluster, client) -> Non
 
 
 def test_an_eviction_that_was_paid_for_in_vain_costs_the_budget_two_minutes(
-    cluster, client, clock
+    cluster: EmbeddedCluster, client: Cluster, clock: SetClock
 ) -> None:
     cluster.apply(node("n1"))
     for name in ("p", "q"):

@@ -3,6 +3,8 @@
 from datetime import datetime, timedelta
 from typing import Any
 
+import pytest
+
 from functions.gateways.kubernetes.transport import Request
 from functions.rules import policy
 from functions.rules.decision import Decision
@@ -208,7 +210,9 @@ def test_a_clock_is_not_missed_when_an_event_comes_at_its_very_moment() -> None:
     assert past.seen.acted() == [("08:06:00", "cordon", "gpu-03")]
 
 
-def test_what_happens_at_the_moment_of_a_clock_is_there_when_it_ticks() -> None:
+def test_what_happens_at_the_moment_of_a_clock_is_there_when_it_ticks(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     past = Past()
     ticks: list[str] = []
     tick = past.course._stage.tick
@@ -218,7 +222,7 @@ def test_what_happens_at_the_moment_of_a_clock_is_there_when_it_ticks() -> None:
         ticks.append(f"{one.at:%H:%M:%S} {one.source.name} {cordoned}")
         tick(one)
 
-    past.course._stage.tick = told_of  # type: ignore[method-assign]
+    monkeypatch.setattr(past.course._stage, "tick", told_of)
     theirs = node("gpu-05")
     theirs["spec"]["unschedulable"] = True
     past.hear(told(60, theirs))
