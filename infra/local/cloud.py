@@ -133,6 +133,10 @@ class SimulatedAws(Aws):
             if one not in self.strangers and self.state(one) == "running"
         }
 
+    def groups(self, region: str, names: Iterable[str]) -> dict[str, types.Group]:
+        self._may("describe")
+        return {name: types.Group(name=name, desired=1, least=0, most=1) for name in names}
+
     def terminate(self, machine: Machine) -> str:
         self._end(machine, replaced=False)
         return "shutting-down"

@@ -2,6 +2,7 @@
 
 import json
 import random
+from dataclasses import replace as replace_fields
 from datetime import timedelta
 from typing import Any
 
@@ -235,6 +236,25 @@ def test_of_reserved_capacity_so_many_end_as_idle_nodes_stand_in_for() -> None:
     assert len(world.cloud.ended) == 2
 
 
+def test_a_machine_that_ec2_has_in_a_reservation_is_kept_until_a_person_or_a_spare_lets_it_go(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    world = EndingWorld()
+    instances = world.cloud.instances
+
+    def reserved(*given: Any) -> Any:
+        found = instances(*given)
+        return {one: replace_fields(at, capacity_reservation="cr-1") for one, at in found.items()}
+
+    monkeypatch.setattr(world.cloud, "instances", reserved)
+    world.minutes(60)
+    assert world.cloud.asked == []
+    assert world.entry().holding == ("reserved",)
+    label(world, "n2", keys.SPARE, "true")
+    world.minutes(31)
+    assert len(world.cloud.ended) == 1
+
+
 def test_hardware_that_comes_back_days_after_its_replacement_is_found_and_told(
     world: EndingWorld,
 ) -> None:
@@ -324,7 +344,7 @@ def test_a_cloud_that_throttles_half_of_all_calls_ends_one_machine_once(
     world = EndingWorld(rules)
     cloud = HalfThrottled(world, seed)
     booted = False
-    for _ in range(130):
+    for _ in range(300):
         world.wait(MINUTE)
         world.call(aws=cloud)
         if world.cloud.asked and rules == FULL and not booted:

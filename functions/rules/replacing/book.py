@@ -109,6 +109,8 @@ class Entry(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     """Who else repaired nodes here when it was looked at closely last."""
     others: str = ""
     """Who mended it without us then, by the word of who owns it."""
+    reserved: str = ""
+    """Why its capacity may not come back, by the cloud's word then."""
     account: str = ""
     """Whose machine it was when the cloud was last asked; empty: it never answered."""
     intent: Intent | None = None

@@ -103,6 +103,8 @@ class Closer:
     """Why the cloud would refuse to end it."""
     others: str = ""
     """Who mends or replaces it without us, by the word of who owns it."""
+    reserved: str = ""
+    """Why its capacity may not come back, by the cloud's word."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -126,7 +128,7 @@ class MachineFacts:
     approved: bool = False
     """A person has agreed to its end."""
     reserved: str = ""
-    """Why its capacity may not come back."""
+    """Why its capacity may not come back, by what its Node shows."""
     others: tuple[str, ...] = ()
     """Who else acts on this node, as it shows, by the policy's names (``replace.beside``)."""
     owner: str = ""

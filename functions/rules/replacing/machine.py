@@ -135,6 +135,7 @@ def _kept(
         host=one.host or (closer.host if closer else "") or entry.host,
         beside=one.closer.beside if one.closer else entry.beside,
         others=one.closer.others if one.closer else entry.others,
+        reserved=closer.reserved if closer else entry.reserved,
         owner=one.owner,
         drained_from=_drained_from(one, entry),
         empty=_empty_since(one, entry, found, now),

@@ -27,6 +27,7 @@ def look(
         account=seen.account,
         protected=seen.protected,
         others=seen.others,
+        reserved=seen.reserved,
     )
     if node is not None and not cloud_only:
         closer = replace(
@@ -35,8 +36,8 @@ def look(
             volumes=_volumes(crew, node),
             twins=_twins(crew, node),
             beside=beside.of_cluster(crew.cluster, node),
-            spares=spares(crew, one),
         )
+        closer = replace(closer, spares=spares(crew, replace(one, closer=closer)))
     return replace(one, closer=closer)
 
 
@@ -87,7 +88,8 @@ def _volumes(crew: Crew, node: types.Node) -> tuple[str, ...]:
 def spares(crew: Crew, one: MachineFacts) -> tuple[str, ...]:
     """Idle nodes of its pool that are kept for this, less those that stand in for others by now.
     Asked for where its capacity may not come back."""
-    if not (one.reserved or crew.policy.is_reserved(one.pool)):
+    told = one.closer.reserved if one.closer else ""
+    if not (one.reserved or told or crew.policy.is_reserved(one.pool)):
         return ()
     idle = sorted(
         node.name

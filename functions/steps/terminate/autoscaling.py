@@ -30,14 +30,28 @@ class AutoScaling(Ec2):
         protected = ""
         if found.state in STANDBY:
             protected = f"group {found.group} has it in {found.state}: nothing would replace it"
+        elif looked.seen is Seen.RUNNING:
+            try:
+                protected = self._launches_none(machine)
+            except errors.AwsError as problem:
+                return refusals.look(problem)
         return Look(
             seen=looked.seen,
             says=f"{looked.says}, in group {found.group}",
             account=looked.account,
             host=looked.host,
             others=looked.others,
+            reserved=looked.reserved,
             protected=protected,
         )
+
+    def _launches_none(self, machine: Machine) -> str:
+        """Why its group would not start another one; empty: it would. Raises `errors.AwsError`."""
+        name, region = self._found.group, types.Machine.of(machine.provider_id).region
+        held = self._aws.groups(region, [name]).get(name)
+        if held is None or "Launch" not in held.suspended:
+            return ""
+        return f"group {name} has its process Launch suspended: nothing would replace it"
 
     def terminate(self, machine: Machine) -> Asked:
         try:

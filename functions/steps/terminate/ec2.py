@@ -60,6 +60,7 @@ class Ec2:
             account=found.account,
             host=found.host,
             others=others,
+            reserved=_reserved(found),
         )
 
     def _repaired(self, where: types.Machine, found: types.Instance, machine: Machine) -> str:
@@ -92,3 +93,10 @@ class Ec2:
         except errors.AwsError as problem:
             return refusals.asked(problem)
         return Asked(done=True, says="RebootInstances was taken")
+
+
+def _reserved(found: types.Instance) -> str:
+    """Also where no label of its Node says so: a group's launch template may name a reservation, or
+    a capacity block."""
+    said = found.capacity_reservation
+    return f"it runs in capacity reservation {said}" if said else ""

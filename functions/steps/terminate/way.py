@@ -40,6 +40,8 @@ class Look:
     """Why they would refuse to end it."""
     others: str = ""
     """Who mends or replaces it without us."""
+    reserved: str = ""
+    """Why its capacity may not come back."""
 
 
 @dataclass(frozen=True, kw_only=True)

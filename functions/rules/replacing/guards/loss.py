@@ -76,7 +76,8 @@ def volumes(one: MachineFacts, *, forced: bool) -> Verdict:
 
 def reserved(one: MachineFacts, policy: Policy) -> Verdict:
     named = (pool for pool in pools(one) if policy.is_reserved(pool))
-    why = one.reserved or next((f"pool {pool} is reserved capacity" for pool in named), "")
+    told = one.closer.reserved if one.closer else one.entry.reserved if one.entry else ""
+    why = one.reserved or told or next((f"pool {p} is reserved capacity" for p in named), "")
     if not why:
         return Verdict(Guard.RESERVED, True, "not reserved capacity")
     if one.approved:

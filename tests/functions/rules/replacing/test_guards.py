@@ -291,6 +291,16 @@ def test_reserved_capacity_ends_with_a_persons_word_or_an_idle_node_that_stands_
     assert said == "it runs in a capacity block, and idle n7 stands in for it"
 
 
+def test_what_the_cloud_says_of_its_capacity_is_remembered_for_looks_that_do_not_ask_it() -> None:
+    told = machine(closer=replace(CLOSER, reserved="it runs in capacity reservation cr-1"))
+    step = decide(told)
+    assert holding(step) == ["reserved"]
+    assert step.entry is not None
+    later = decide(machine(entry=step.entry, closer=None), at=NOW + timedelta(minutes=1))
+    assert (holding(later), later.act) == (["reserved"], Act.NONE)
+    assert decide(machine(entry=step.entry)).act is Act.TERMINATE, "it is in none any more"
+
+
 def test_whether_a_spare_stands_in_is_looked_at_every_half_hour_and_not_each_minute() -> None:
     kept = machine(reserved="it runs in a capacity block", closer=None)
     looks = [decide(kept, ACTS, NOW + timedelta(minutes=minute)).act for minute in range(120)]

@@ -8,6 +8,7 @@ import pytest
 from botocore.session import get_session
 
 from functions.gateways.aws import errors
+from functions.gateways.aws import types as types_of_aws
 from functions.gateways.aws.client import Aws
 from functions.gateways.kubernetes import types
 from functions.gateways.kubernetes.client import Cluster
@@ -48,6 +49,29 @@ def test_an_instance_of_a_group_ends_and_its_group_keeps_its_capacity(aws: Aws) 
     assert one not in members
     assert other in members
     assert len(members) == 2
+
+
+def test_an_instance_whose_group_would_start_no_other_is_protected(aws: Aws) -> None:
+    one, _ = cloud.group(size=2)
+    processes = {"AutoScalingGroupName": "gpus", "ScalingProcesses": ["Launch"]}
+    cloud.client("autoscaling").suspend_processes(**processes)
+    assert "Launch suspended" in choose(machine(one), aws).look(machine(one)).protected
+    cloud.client("autoscaling").resume_processes(**processes)
+    assert choose(machine(one), aws).look(machine(one)).protected == ""
+
+
+def test_an_instance_in_a_capacity_reservation_says_so_whatever_its_node_does(
+    aws: Aws, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one, _ = cloud.group(size=2)
+    assert choose(machine(one), aws).look(machine(one)).reserved == ""
+    found = aws.instance(types_of_aws.Machine.of(machine(one).provider_id))
+    assert found is not None
+    reserved = replace(found, capacity_reservation="cr-0123")
+    monkeypatch.setattr(aws, "instance", lambda _: reserved)
+    for wanted in ("auto", "ec2", "autoscaling"):
+        looked = choose(machine(one), aws, wanted).look(machine(one))
+        assert looked.reserved == "it runs in capacity reservation cr-0123"
 
 
 def test_an_instance_of_no_group_ends(aws: Aws) -> None:
