@@ -75,7 +75,7 @@ def rows_of(played: Played) -> list[tuple[str, str]]:
     rows.append(
         (
             "time",
-            f"{_span(simulated)} in {real:.1f} s; {counts.resyncs:,} of {counts.ticks:,} resyncs "
+            f"{span(simulated)} in {real:.1f} s; {counts.resyncs:,} of {counts.ticks:,} resyncs "
             "were made, the others could have found nothing",
         )
     )
@@ -136,10 +136,10 @@ def _latency(slowest: timedelta, who: str) -> str:
         return "no fault led to a decision"
     if not slowest:
         return "at once, for every fault that was told"
-    return f"at most {_span(slowest)} ({who})"
+    return f"at most {span(slowest)} ({who})"
 
 
-def _span(length: timedelta) -> str:
+def span(length: timedelta) -> str:
     seconds = int(length.total_seconds())
     parts = []
     for unit, size in (("d", 86400), ("h", 3600), ("min", 60), ("s", 1)):

@@ -69,7 +69,7 @@ def _sums(made: Document) -> str:
     return f"""\
 <section aria-labelledby="sums"><h2 id="sums">In all</h2>
 <table class="sums"><thead><tr><td></td><th scope="col">{one}</th><th scope="col">{other}</th>
-<th scope="col">difference</th></tr></thead><tbody>{body}</tbody></table></section>"""
+<th scope="col">Difference</th></tr></thead><tbody>{body}</tbody></table></section>"""
 
 
 def _row(row: Row) -> str:

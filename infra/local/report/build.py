@@ -11,7 +11,7 @@ from infra.local.report import model, node_state, story
 from infra.local.report.history import milliseconds
 from infra.local.report.recorder import Recorder
 from infra.local.scenario import Scenario
-from infra.local.summary import failures_of, rows_of, verdict_of
+from infra.local.summary import failures_of, rows_of, span, verdict_of
 from infra.local.timeline import Checked, Did, Happened, Trouble
 
 WEEK = timedelta(days=7)
@@ -72,9 +72,8 @@ def _summary(played: Played, nodes: Sequence[model.Node]) -> tuple[tuple[str, st
     """The terminal's rows but for our own seconds, which differ from run to run."""
     counts, scenario = played.counts, played.scenario
     rows = [(title, text) for title, text in rows_of(played) if title != "time"]
-    hours = (scenario.end - scenario.start).total_seconds() / 3600
     made = f"{counts.resyncs:,} of {counts.ticks:,} resyncs made"
-    rows.append(("time", f"{hours:,.4g} simulated hours; {made}"))
+    rows.append(("time", f"{span(scenario.end - scenario.start)} simulated; {made}"))
     over = [node.left_out for node in nodes if node.left_out]
     if over:
         rows.append(("left out", f"{sum(over):,} marks of {len(over):,} nodes, which had too many"))

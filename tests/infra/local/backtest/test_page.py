@@ -83,5 +83,10 @@ def test_a_browser_has_nothing_to_say_about_it(made: Document, tmp_path: Path) -
         browser.open(file)
         assert browser.log == []
         assert {asked.partition(":")[0] for asked in browser.requests} <= {"file", "data"}
+        written = (
+            "getComputedStyle(document.querySelector('{} th'), '::first-letter').textTransform"
+        )
+        assert browser.js(written.format(".sums tbody")) == "uppercase"
+        assert browser.js(written.format(".sums thead")) == "none", "a policy is called as its file"
     finally:
         browser.close()
