@@ -37,10 +37,11 @@ from functions.rules.cordoning import NodeFacts
 from functions.rules.decision import Action, Decision
 from functions.rules.ledger import Ledger, Pending
 from functions.rules.rebuild import Census, rebuild
-from functions.steps import active, find, mark, shares
+from functions.steps import active, find, handed, mark, shares
 from functions.steps.active import CLUSTER
 from functions.steps.already import already_done
 from functions.steps.carry_out import REGISTRATION, Crew, Edit, Work, pending_key, place
+from functions.steps.handed import Handed
 
 log = logging.getLogger(__name__)
 
@@ -317,9 +318,11 @@ def _search_is_due(crew: Crew) -> bool:
 def _crew(
     context: Context, turn: Turn, acting: float = _LEAST_SECONDS, *, waited: float = 0.0
 ) -> Crew:
+    began = context.clock.monotonic()
     return Crew(
         cluster=context.cluster,
         clock=context.clock,
+        began=began,
         namespace=context.settings.namespace,
         active=active.read(context.cluster, context.settings.namespace),
         now=context.clock.now(),
@@ -368,7 +371,13 @@ def _carry_out(
         answer=answer,
         look_again=min(done.look_again, default=None),
         requests=dict(crew.cluster.requests),
+        handed=_handed(crew) if 0 < len(done.cordoned) <= handed.MOST else None,
     )
+
+
+def _handed(crew: Crew) -> Handed:
+    nodes = {name: node for name, node in crew.done.written.items() if name in crew.done.cordoned}
+    return Handed(crew.active, nodes, crew.began)
 
 
 def _keep_unknown(crew: Crew, found: find.Found) -> None:

@@ -36,6 +36,7 @@ from functions.steps import active, drain_mark, drain_nodes, mark
 from functions.steps.active import Active
 from functions.steps.drain_call import Call, Pace
 from functions.steps.drain_nodes import Done
+from functions.steps.handed import Handed
 from functions.steps.tell import tell
 
 log = logging.getLogger(__name__)
@@ -79,15 +80,20 @@ def drain(context: Context, named: frozenset[str] = frozenset()) -> Outcome:
     """Go on with every drain that is due; with the nodes that an event ``named`` alone, if one
     did. What is true is read from the cluster either way."""
     cluster, settings = context.cluster, context.settings
-    ends = context.clock.monotonic() + settings.call_seconds
-    marked = {n.name: n for n in cluster.list_nodes(keys.STATE) if _concerns(n)}
+    read_at = context.clock.monotonic()
+    ends = read_at + settings.call_seconds
+    if given := _given(context, named):
+        marked, read_at = dict(given.nodes), given.at
+    else:
+        marked = {n.name: n for n in cluster.list_nodes(keys.STATE) if _concerns(n)}
     seen = [_facts(n) for n in marked.values()]
     given_back = [marked.pop(f.view.name) for f in seen if draining.is_leftover(f)]
     due = [f for f in seen if f.view.name in marked]
     try:
         glance = decide(due, default_policy().drain, _now(context), named)
         if any(d.action is not Action.NOTHING for d in glance):
-            outcome = _go_on(context, marked, named)
+            in_force = given.in_force if given else active.read(cluster, settings.namespace)
+            outcome = _go_on(context, marked, named, in_force, read_at)
         else:
             # The usual tick: one request.
             looks = [d.look_again for d in glance if d.look_again]
@@ -100,10 +106,29 @@ def drain(context: Context, named: frozenset[str] = frozenset()) -> Outcome:
     return replace(outcome, requests=dict(cluster.requests))
 
 
-def _go_on(context: Context, marked: Mapping[str, types.Node], named: frozenset[str]) -> Outcome:
+def _given(context: Context, named: frozenset[str]) -> Handed | None:
+    """What need not be read, since it was a moment ago: all ``named`` nodes, if the machine of each
+    goes in minutes, so that nothing else decides about its turn."""
+    handed = context.handed
+    if not isinstance(handed, Handed) or not handed.is_fresh(context.clock.monotonic()):
+        return None
+    nodes, now = handed.of(named), _now(context)
+    if not nodes or not all(
+        drain_order.is_urgent(_facts(node).view, now) for node in nodes.values()
+    ):
+        return None
+    return replace(handed, nodes=nodes)
+
+
+def _go_on(
+    context: Context,
+    marked: Mapping[str, types.Node],
+    named: frozenset[str],
+    in_force: Active,
+    read_at: float,
+) -> Outcome:
     cluster, settings = context.cluster, context.settings
     seconds = max(0.5, settings.call_seconds - WRITING_SECONDS)
-    in_force = active.read(cluster, settings.namespace)
     policy, now = in_force.policy, _now(context)
     rate = policy.drain.evictions_per_second
     # Calls of this process that come beside this one have no rate of their own.
@@ -113,7 +138,7 @@ def _go_on(context: Context, marked: Mapping[str, types.Node], named: frozenset[
         decisions = decide(list(facts.values()), policy.drain, now, named)
         if named:
             decisions = [d for d in decisions if d.node in named]
-        done = drain_nodes.carry_out(call, policy, marked, facts, decisions)
+        done = drain_nodes.carry_out(call, policy, marked, facts, decisions, read_at)
     uids = {name: node.metadata.uid for name, node in marked.items()}
     news = [d for one in done for d in one.news]
     tell(cluster, news, uids, _now(context), settings.parallel)

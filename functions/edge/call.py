@@ -54,6 +54,13 @@ class Reply:
         return frozenset().union(*(outcome.unknown for outcome in self.outcomes))
 
     @property
+    def handed(self) -> object | None:
+        """What goes with the answer to a function of the same process. None where the answer is
+        that of several outcomes."""
+        answering = [outcome for outcome in self.outcomes if outcome.answer]
+        return answering[0].handed if len(answering) == 1 else None
+
+    @property
     def body(self) -> bytes:
         return msgspec.json.encode(self.problem) if self.problem else b""
 
@@ -76,16 +83,22 @@ class Function:
     many: Many | None = None
     """How several events are handled in one go; by default one after another."""
 
-    def __call__(self, events: Sequence[CloudEvent]) -> Reply:
+    def __call__(self, events: Sequence[CloudEvent], handed: object | None = None) -> Reply:
         """Handle ``events`` in their order with one context. Nothing is raised: what goes wrong
-        is a status, and a line in the log.
+        is a status, and a line in the log. ``handed`` is what the call that answered with them
+        hands over, where it was one of this process (`Reply.handed`).
 
         When the API server is lost at one event of a batch the caller is told to send all of
         them again: to handle an event twice changes nothing the second time.
         """
         started = time.perf_counter()
         context = Context(
-            self.connect, self.clock, self.settings, aws=self.aws, together=self.together
+            self.connect,
+            self.clock,
+            self.settings,
+            aws=self.aws,
+            together=self.together,
+            handed=handed,
         )
         done: list[Outcome] = []
         batch = len(events) > 1

@@ -90,11 +90,14 @@ class Context:
         *,
         aws: Callable[[], Aws] | None = None,
         together: Together | None = None,
+        handed: object | None = None,
     ) -> None:
         self._connect = connect
         self._aws = aws
         self.together = together or Together()
         """Shared by the calls of one function in one process."""
+        self.handed = handed
+        """`Outcome.handed` of the call whose answer woke this one, where one process runs both."""
         self.clock = clock or SystemClock()
         self.settings = settings or Settings.from_environment()
 
@@ -141,6 +144,9 @@ class Outcome:
     declined: str = ""
     """Why nothing was done, when nothing was."""
     requests: Mapping[str, int] = field(default_factory=dict)
+    handed: object | None = None
+    """What whoever hears the answer in this process, in a moment, need not read again
+    (`functions.steps.handed`)."""
     unknown: frozenset[str] = frozenset()
     """Machines that the events were about and no node stands for (`Identity.names`): another
     cluster's of the same account, or not registered yet."""

@@ -29,7 +29,7 @@ replacements take a while to be ready."""
 
 class Ended(enum.StrEnum):
     EMPTY = "empty"
-    """Nothing is left but what is ignored, by a list taken after the last pod went."""
+    """Nothing is left but what is ignored, as a list and the watch from there have shown."""
     UNFINISHED = "unfinished"
     STOPPED = "stopped"
     """The node is not ours to drain any more: see `Result.why`."""

@@ -63,6 +63,8 @@ class Done:
     """By node: what kept its verdict from being written. The others were."""
     lost: list[Notice] = field(default_factory=list)
     """Neither done nor kept: whoever said it must say it again."""
+    written: dict[str, types.Node] = field(default_factory=dict)
+    """By name, nodes as they are with their verdicts."""
 
 
 @dataclass
@@ -78,6 +80,8 @@ class Crew:
     """How long the call may take."""
     acting_seconds: float
     """What it has in any case to act on what it read, however long that took."""
+    began: float
+    """When it was first asked what is in force, by the monotonic clock."""
     turn: Turn
     """One call of a process at a time takes places in the ledgers. A call that holds it leaves it
     as soon as they are written, so that the next one reserves while we patch."""
@@ -291,7 +295,7 @@ class Crew:
             # A reservation must not run out before its patch lands, and others wait behind us.
             return "late"
         try:
-            mark.write(self.cluster, verdict)
+            self.done.written[verdict.view.name] = mark.write(self.cluster, verdict)
         except errors.NotFound:
             return "gone"
         except errors.KubernetesError as problem:
@@ -362,7 +366,7 @@ def _must_be_counted(plan: Plan, facts: Facts, policy: Policy) -> bool:
     all_there = facts.cluster and facts.cluster.size == sum(found.size for found in known)
     if policy.budget.domains or not all_there or any(found.forgot for found in known):
         # They say nothing of failure domains, or not of all machines or pools.
-        return any(v.unschedulable for v in plan.verdicts)
+        return plan.asked and any(v.unschedulable for v in plan.verdicts)
     return False
 
 

@@ -8,7 +8,7 @@ from datetime import datetime
 import msgspec
 
 from functions.gateways.kubernetes import errors, types
-from functions.rules import drain_plan, drain_state, drain_times, draining, keys
+from functions.rules import drain_order, drain_plan, drain_state, drain_times, draining, keys
 from functions.rules.decision import Action, Decision
 from functions.rules.drain_state import DrainState, State, same_news
 from functions.rules.draining import Ended, NodeFacts
@@ -24,6 +24,9 @@ AT_ONCE = 64
 MANY_LINGER_SECONDS = 1.0
 """With more than that, how long each of them is waited for when nothing moves: most pods are gone
 in a moment, which saves a write and a look; those that are not must not keep others waiting."""
+MOST_HURRIED = 3
+"""Drains that a call begins at once: see `_hurried`. Where they are many, each is written down
+first, which also keeps the next call from beginning them, too."""
 MOST_WARNINGS = 3
 _TOO_LATE_SECONDS = 1.0
 """With less than this left, no further drain is begun: it could do nothing yet."""
@@ -55,17 +58,22 @@ def carry_out(
     nodes: Mapping[str, types.Node],
     facts: Mapping[str, NodeFacts],
     decisions: Sequence[Decision],
+    read_at: float | None = None,
 ) -> list[Done]:
-    """Raises `errors.KubernetesError` when nothing at all could be done."""
-    begins = any(d.action is Action.START_DRAIN for d in decisions)
-    if begins and not call.patiently(_may_evict(call)):
+    """``read_at`` is when ``nodes`` were read, by the monotonic clock; as the call began by
+    default. Raises `errors.KubernetesError` when nothing at all could be done."""
+    hurried = _hurried(call, facts, decisions)
+    begins = {d.node for d in decisions if d.action is Action.START_DRAIN}
+    if begins - hurried and not call.patiently(_may_evict(call)):
         decisions = [_not_allowed(d) if d.action is Action.START_DRAIN else d for d in decisions]
     jobs: list[_OneNode] = []
     done: list[Done] = []
     for decision in decisions:
         node, fact = nodes[decision.node], facts[decision.node]
         if decision.action in (Action.START_DRAIN, Action.EVICT):
-            jobs.append(_OneNode(call, policy, node, fact, decision))
+            job = _OneNode(call, policy, node, fact, decision, read_at)
+            job.hurries = decision.node in hurried
+            jobs.append(job)
         elif decision.action is Action.STOP_DRAIN:
             done.append(_stop(call, node, fact, decision))
         else:
@@ -75,6 +83,20 @@ def carry_out(
     if problems and len(problems) == len(worked):
         raise problems[0]
     return done + worked
+
+
+def _hurried(
+    call: Call, facts: Mapping[str, NodeFacts], decisions: Sequence[Decision]
+) -> frozenset[str]:
+    """Nodes whose first eviction waits for nothing: their machines go in minutes whatever we do,
+    and the incident on them says why pods leave. That we may evict is said by the evictions, and
+    the drain is written down when something has come of it (see `_OneNode._is_told_first`). If we
+    die before, the next look finds what is left of the pods, and begins as if nothing had been."""
+    begun = [d.node for d in decisions if d.action is Action.START_DRAIN]
+    if len(begun) > MOST_HURRIED:
+        return frozenset()
+    now = call.now()
+    return frozenset(name for name in begun if drain_order.is_urgent(facts[name].view, now))
 
 
 def _side_by_side(call: Call, jobs: Sequence["_OneNode"]) -> list[Done]:
@@ -106,7 +128,13 @@ class _OneNode:
     """Begin or go on with one node's drain, and write down what came of it."""
 
     def __init__(
-        self, call: Call, policy: Policy, node: types.Node, facts: NodeFacts, decision: Decision
+        self,
+        call: Call,
+        policy: Policy,
+        node: types.Node,
+        facts: NodeFacts,
+        decision: Decision,
+        read_at: float | None,
     ) -> None:
         self.call = call
         self.policy = policy
@@ -116,7 +144,9 @@ class _OneNode:
         self.begins = decision.action is Action.START_DRAIN
         self.warns = False
         """Something is lost with its pods, and the decision says what."""
-        self.seen_at = call.began
+        self.hurries = False
+        self.unwritten = self.begins
+        self.seen_at = call.began if read_at is None else read_at
         self.turn = call.turns.turn()
         found, _ = draining.state_of(facts)
         self.state = (
@@ -152,8 +182,10 @@ class _OneNode:
         listed = call.pods(node.name)
         if self.begins:
             self._look_before(listed)
-            self.node = drain_mark.write(call.cluster, node, self.state, begins=True)
-            self.seen_at = call.clock.monotonic()
+            if not self.hurries or self._is_told_first(listed):
+                self.node = drain_mark.write(call.cluster, node, self.state, begins=True)
+                self.seen_at = call.clock.monotonic()
+                self.unwritten = False
         lost = drain_times.lost_at(self.view)
         last_resort = drain_times.last_resort_at(self.state.started, lost, call.policy)
         warned = warn.warn(
@@ -208,15 +240,22 @@ class _OneNode:
             self.decision = msgspec.structs.replace(self.decision, reason=reason)
             self.warns = True
 
+    def _is_told_first(self, listed: Page) -> bool:
+        """Whether something is to be known of this drain that its pods do not say themselves once
+        they are gone: volumes that they take along, what is lost, gangs that are warned."""
+        gangs = any(drain_plan.gang_of(pods.pod(pod)) for pod in listed.items or ())
+        return bool(self.state.volumes or self.warns or gangs)
+
     def _conclude(self, result: draining.Result, fresh: Sequence[str]) -> Done:
         now = self.call.now()
         before = self.state
         state, said = draining.conclude(self.view, before, result, fresh, now)
         if result.ended is Ended.NODE_GONE:
             return self._said(said)
-        written = not same_news(before, state)
-        if written:
-            drain_mark.write(self.call.unbounded, self.node, state)
+        if self.unwritten or not same_news(before, state):
+            # Of one that was not written down yet: not on a node that somebody gave back meanwhile.
+            first = self.unwritten and result.ended is not Ended.STOPPED
+            drain_mark.write(self.call.unbounded, self.node, state, begins=first)
         if result.ended is Ended.STOPPED and state.warned:
             _withdraw(self.call, self.node.name)
         drained = state.state is State.DRAINED and before.state is not State.DRAINED

@@ -1,8 +1,10 @@
 """Emptying one node through the eviction API, for as long as one call may take.
 
 Re-entrant: nothing is kept between calls, what is left to do follows from the pods as they are.
-The node must be cordoned before, and that it is empty is shown by a list taken after that; its pods
-are watched all the time, so that a bind that was under way is seen, too.
+The node must be cordoned before. That it is empty is shown by a list taken after that, and by the
+watch that goes on from it: it tells all changes in the server's own order, so that a bind which was
+under way is seen, too, and the last pod's end is a moment at which there was none. Where the watch
+broke, or only an answer said that a pod is gone, another list shows it.
 
 Each eviction carries the pod's UID, and none a grace period, unless somebody chose one or the
 machine will be gone before the pod's own is over. A budget that refuses is not asked again before

@@ -18,7 +18,9 @@ class NodePods:
     """By UID."""
     listed: bool = False
     fresh: bool = False
-    """Whether they are those of a list after which nothing has changed."""
+    """Whether they are what a list of a cordoned node and the watch from there have shown, in the
+    server's own order: with none left, the node was empty at the version of the last change. What
+    an answer alone has told (the pod is gone) has no place in that order."""
     flying: dict[str, Step] = field(default_factory=dict)
     """Asked, and not answered yet."""
     asked: set[str] = field(default_factory=set)
@@ -45,7 +47,6 @@ class NodePods:
 
     def take_change(self, event: types.WatchEvent[types.Pod]) -> None:
         pod = pods.pod(event.object)
-        self.fresh = False
         if event.type == "DELETED":
             self.gone(pod.uid)
             return
@@ -60,13 +61,13 @@ class NodePods:
         if problem is not None and not isinstance(problem, errors.KubernetesError):
             raise problem
         said = self.said[answer.uid] = eviction_answers.read(problem)
-        self.fresh = False
         match said.meaning:
             case Meaning.ACCEPTED:
                 self._accepted(step)
             case Meaning.ENDING:
                 self.asked.add(answer.uid)
             case Meaning.GONE:
+                self.fresh = self.fresh and answer.uid not in self.found
                 self.gone(answer.uid)
             case Meaning.BUDGET if step.budgets:
                 pass  # the budget says when

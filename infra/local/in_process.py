@@ -49,8 +49,12 @@ class InProcess:
     ) -> None:
         """``poll`` asks the cloud each minute what no event told (`functions.poll`)."""
         self._poll = poll
-        self._functions = dict(functions)
-        self._broker = Broker(functions)
+        self._functions = {
+            name: functools.partial(self._call, one) for name, one in functions.items()
+        }
+        self._handed: dict[str, object] = {}
+        """By the ID of an answer that is under way, what goes with it (`Reply.handed`)."""
+        self._broker = Broker(self._functions)
         self._clock = clock or SystemClock()
         self._ticks = ticks or Ticks()
         self._behind = Broker(self._one_at_a_time())
@@ -121,6 +125,8 @@ class InProcess:
                 continue
             reply = self._functions[trigger.subscriber]([events[place] for place in taken])
             if reply.event:
+                if reply.handed is not None:
+                    self._handed[reply.event.id] = reply.handed
                 follow(reply.event)
             for place in taken:
                 results[place] = _worse(results[place], _result(reply))
@@ -134,6 +140,11 @@ class InProcess:
         with self._handled:
             self._handled.wait_for(lambda: not self._handling, EVENTS_FIRST_SECONDS)
         _published(self._behind, event)
+        self._handed.pop(event.id, None)
+
+    def _call(self, function: Function, events: Sequence[CloudEvent]) -> Reply:
+        handed = self._handed.pop(events[0].id, None) if events else None
+        return function(events) if handed is None else function(events, handed)
 
     def _ticks_of(self, names: Collection[str]) -> list[CloudEvent]:
         """A tick for each of these functions, now."""

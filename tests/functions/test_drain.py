@@ -3,6 +3,7 @@
 import functools
 import json
 import threading
+from collections import Counter
 from datetime import timedelta
 from typing import Any
 
@@ -22,6 +23,7 @@ from functions.rules import policy as policies
 from functions.rules.decision import Action
 from functions.rules.drain_state import DrainState, State
 from functions.steps import active
+from functions.steps.handed import Handed
 from infra.local.cluster import EmbeddedTransport, builders
 from tests.support.crew import Between, ping
 from tests.support.simulated import DrainWorld
@@ -36,13 +38,15 @@ class World(DrainWorld):
     ahead = timedelta(0)
     """How far our own clock is ahead of the API server's."""
 
-    def call(self, event: CloudEvent | None = None, pod_node: str = "") -> Outcome:
+    def call(
+        self, event: CloudEvent | None = None, pod_node: str = "", handed: Handed | None = None
+    ) -> Outcome:
         """One call, over a connection of its own as each process has."""
         transport = EmbeddedTransport(self.server, self.clock.sleep)
         self.cluster = Cluster(Dated(transport, self.ahead) if self.ahead else transport)
         settings = Settings(namespace=NAMESPACE, call_seconds=4.0, pod_node=pod_node)
         clock = Wrong(self.clock, self.ahead)
-        context = Context(lambda: self.cluster, clock, settings)
+        context = Context(lambda: self.cluster, clock, settings, handed=handed)
         return drain.handle(event or ping("resync-drain"), context)
 
     def tick(self, times: int = 1) -> list[Outcome]:
@@ -77,6 +81,21 @@ class World(DrainWorld):
                 "data": data,
             }
         )
+
+    def handed(self, *names: str) -> Handed:
+        """What cordon hands over, as if it had just read and written these nodes."""
+        transport = EmbeddedTransport(self.server, self.clock.sleep)
+        cluster = Cluster(transport)
+        nodes = {name: cluster.get_node(name) for name in names or ("n1",)}
+        return Handed(active.read(cluster, NAMESPACE), nodes, self.clock.monotonic())
+
+    def reads(self) -> dict[str, int]:
+        """What the last call has read of nodes and of what is in force."""
+        return {
+            what: count
+            for what, count in self.cluster.requests.items()
+            if what in ("list nodes", "list configmaps")
+        }
 
     def writes(self) -> list[str]:
         return [
@@ -141,6 +160,177 @@ def test_the_drain_is_written_down_before_the_first_eviction(world: World) -> No
     writes = world.writes()
     assert writes[0].startswith("patch /api/v1/nodes/n1")
     assert writes[1].endswith("/eviction")
+
+
+def interrupted(world: World, *nodes: str) -> None:
+    """What cordon left on nodes whose machines the cloud takes in two minutes."""
+    at = world.clock.now() + timedelta(minutes=2)
+    for name in nodes or ("n1",):
+        world.mark(name, kind=Kind.INTERRUPTION, deadline=at)
+
+
+def test_of_a_machine_that_goes_in_minutes_no_pod_waits_for_a_note(world: World) -> None:
+    world.replicas("web", 3)
+    interrupted(world)
+    outcome = world.call(cordoned("n1"))
+    assert [d.action for d in outcome.decisions] == [Action.START_DRAIN, Action.DRAINED]
+    asked = Counter(f"{r.verb} {r.path.rsplit('/', 1)[-1]}" for r in world.server.requests())
+    assert (asked["create eviction"], asked["patch n1"]) == (3, 1)
+    assert not any("selfsubject" in path for path in asked), "each eviction says whether we may"
+    assert (world.state().state, world.state().evicted) == (State.DRAINED, 3)
+
+
+@pytest.mark.parametrize("what", ["a volume", "a gang", "nobody makes it anew", "many"])
+def test_what_its_pods_would_not_say_is_written_down_first_even_so(world: World, what: str) -> None:
+    nodes = ["n1"]
+    if what == "a volume":
+        claimed_disk(world, "csi")
+    elif what == "a gang":
+        world.pod("rank-0", app="train", labels=GANG)
+    elif what == "nobody makes it anew":
+        world.server.held.add("workloads")
+        gone = {"apiVersion": "apps/v1", "kind": "ReplicaSet",
+                "metadata": {"name": "gone", "uid": "uid-of-none"}}  # fmt: skip
+        world.server.apply(builders.pod("gone-1", node="n1", owner=gone))
+    else:
+        nodes += ["m1", "m2", "m3"]
+        for name in nodes[1:]:
+            world.add_node(name, unschedulable=True)
+    for name in nodes:
+        world.pod(f"web-{name}", app="web", on=name)
+    interrupted(world, *nodes)
+    world.call()
+    assert world.writes()[0].startswith("patch /api/v1/nodes/")
+
+
+def test_one_that_comes_to_nothing_yet_is_written_down_all_the_same(world: World) -> None:
+    """Else it would begin anew at each look, and nothing would ever be said to block it."""
+    world.pod("web-1", app="web")
+    interrupted(world)
+    world.server.faults.fail("create", "/eviction$", 500, times=99)
+    world.call()
+    assert world.state().state is State.DRAINING
+
+
+def test_if_we_die_before_it_is_written_down_the_next_look_ends_it(world: World) -> None:
+    world.pod("web-1", app="web")
+    world.pod("slow", app="web", stop_seconds=30)
+    interrupted(world)
+
+    def die(_: object) -> None:
+        world.server.faults.drop("*", "", times=10_000)
+
+    world.server.faults.before("watch", "/pods", die)
+    with pytest.raises(errors.Unreachable):
+        world.call()
+    world.server.faults.clear()
+    assert world.annotation() is None
+    world.tick(8)
+    assert world.state().state is State.DRAINED
+    assert len(world.evictions()) == 2, "nobody is asked twice"
+
+
+def test_a_node_given_back_in_the_middle_is_not_called_drained_by_the_first_note(
+    world: World,
+) -> None:
+    world.pod("web-1", app="web")
+    interrupted(world)
+
+    def uncordon(_: object) -> None:
+        found = world.node()
+        found["spec"]["unschedulable"] = False
+        world.server.apply(found)
+
+    world.server.faults.before("patch", "/nodes/n1", uncordon)
+    outcome = world.call()
+    assert (outcome.answer, world.annotation(), world.events()) == (None, None, [])
+
+
+def test_a_machine_that_goes_in_minutes_is_not_emptied_by_what_was_read_long_ago(
+    world: World,
+) -> None:
+    """More than a second passes until its pods are known; somebody uncordons it meanwhile."""
+    world.pod("web-1", app="web")
+    interrupted(world)
+
+    def uncordon(_: object) -> None:
+        world.clock.sleep(1.1)
+        found = world.node()
+        found["spec"]["unschedulable"] = False
+        world.server.apply(found)
+
+    world.server.faults.before("list", "/pods$", uncordon)
+    world.call()
+    assert world.evictions() == []
+    assert world.state().state is State.STOPPED
+
+
+def test_where_we_may_not_evict_a_machine_that_goes_in_minutes_says_so(world: World) -> None:
+    world.replicas("web", 1)
+    interrupted(world)
+    message = 'pods "web-0" is forbidden: User "x" cannot create resource "pods/eviction"'
+    world.server.faults.fail("create", "/eviction$", 403, message=message, times=99)
+    world.call()
+    assert world.state().state is State.BLOCKED
+    assert "we may not evict it" in world.state().blocked_by[0]
+
+
+def test_what_was_read_a_moment_ago_in_this_process_is_not_read_again(world: World) -> None:
+    world.replicas("web", 2)
+    interrupted(world)
+    outcome = world.call(cordoned("n1"), handed=world.handed())
+    assert outcome.answer is not None
+    assert (world.reads(), world.state().evicted) == ({}, 2)
+
+
+@pytest.mark.parametrize("why", ["it is old", "another node is named", "its machine stays"])
+def test_in_any_other_case_the_cluster_is_read(world: World, why: str) -> None:
+    world.add_node("n3", unschedulable=True)
+    world.replicas("web", 2)
+    interrupted(world, "n1", "n3")
+    if why == "its machine stays":
+        world.mark("n3")
+    handed = world.handed("n1") if why == "another node is named" else world.handed("n1", "n3")
+    if why == "it is old":
+        world.clock.sleep(1.0)
+    world.call(cordoned("n1", "n3"), handed=handed)
+    assert world.reads() == {"list nodes": 1, "list configmaps": 1}
+    assert world.pods_on() == []
+
+
+def test_what_is_handed_over_is_decided_about_like_what_is_read(world: World) -> None:
+    world.replicas("web", 1)
+    interrupted(world)
+    stop = pause.Pause(until=world.clock.now() + timedelta(minutes=1), reason="release night")
+    world.config_map(active.PAUSE_NAME, "pause", {"cluster": msgspec.json.encode(stop).decode()})
+    world.call(cordoned("n1"), handed=world.handed())
+    assert world.writes() == []
+    world.mark(severity="cordon", kind=Kind.INTERRUPTION)
+    world.call(cordoned("n1"), handed=world.handed())
+    assert world.writes() == []
+
+
+def test_a_node_that_was_handed_over_and_given_back_since_is_not_called_drained(
+    world: World,
+) -> None:
+    world.replicas("web", 1)
+    interrupted(world)
+    handed = world.handed()
+    world.mark(cordoned=False, kind=Kind.INTERRUPTION)
+    outcome = world.call(cordoned("n1"), handed=handed)
+    assert outcome.answer is None
+    assert world.state().state is State.STOPPED
+
+
+def test_what_was_handed_over_is_as_old_as_when_it_was_read(world: World) -> None:
+    world.replicas("web", 1)
+    interrupted(world)
+    handed = world.handed()
+    world.mark(cordoned=False, kind=Kind.INTERRUPTION)
+    world.clock.sleep(0.6)
+    world.server.faults.before("list", "/pods$", lambda _: world.clock.sleep(0.5))
+    world.call(cordoned("n1"), handed=handed)
+    assert world.evictions() == []
 
 
 def test_a_drained_node_costs_one_request_and_no_write(world: World) -> None:

@@ -102,7 +102,9 @@ class Exchange:
 
     def fresh(self) -> Self:
         """The same server over the same transport, counted anew."""
-        return type(self)(self._transport)
+        made = type(self)(self._transport)
+        made._dated = self._dated
+        return made
 
     def _delete(self, resource: str, path: str, uid: str, resource_version: str = "") -> None:
         unchanged = {"resourceVersion": resource_version} if resource_version else {}

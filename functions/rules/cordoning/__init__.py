@@ -65,7 +65,7 @@ def decide(facts: Facts, policy: Policy, now: datetime) -> Plan:
     doubts = {pool: doubts_of(found, policy, now) for pool, found in ledgers.items()}
     for case in settled:
         case.doubts = doubts.get(case.view.pool, {})
-    allowed, cluster = reserve(settled, facts, ledgers, policy, now)
+    allowed, cluster, asked = reserve(settled, facts, ledgers, policy, now)
     verdicts = tuple(judge(one, allowed, facts, ledgers, policy, now) for one in settled)
     keep_machines(verdicts, ledgers, now)
     keep_others(verdicts, ledgers)
@@ -73,4 +73,5 @@ def decide(facts: Facts, policy: Policy, now: datetime) -> Plan:
         verdicts=verdicts,
         ledgers={p: led for p, led in ledgers.items() if led is not facts.ledgers.get(p)},
         cluster=cluster if cluster is not facts.cluster else None,
+        asked=asked,
     )

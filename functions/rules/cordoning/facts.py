@@ -77,6 +77,8 @@ class Plan:
     """Ledgers to write before the nodes: only those that changed."""
     cluster: Ledger | None
     """The cluster's ledger to write first, if it changed."""
+    asked: bool = False
+    """Whether places had to be asked for. Who loses its machine anyway asks for none."""
 
     @property
     def decisions(self) -> tuple[Decision, ...]:

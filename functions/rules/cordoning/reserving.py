@@ -21,8 +21,13 @@ def reserve(
     ledgers: dict[str, Ledger],
     policy: Policy,
     now: datetime,
-) -> tuple[dict[str, str], Ledger | None]:
-    """Places for the nodes that are to be cordoned now: machine -> empty, or what is used up."""
+) -> tuple[dict[str, str], Ledger | None, bool]:
+    """Places for the nodes that are to be cordoned now: machine -> empty, or what is used up; and
+    whether any of them had to be asked for.
+
+    One that the provider takes anyway is written down in its pool's ledger alone, where whoever
+    asks for a place finds it: the cluster's is what those who ask agree by.
+    """
     asking: list[tuple[Case, bool]] = []
     for case in settled:
         found = ledgers.get(case.view.pool)
@@ -32,7 +37,7 @@ def reserve(
         if worst >= Severity.CORDON and not case.view.unschedulable:
             asking.append((case, voluntary))
     if not asking:
-        return {}, facts.cluster
+        return {}, facts.cluster, False
     places = {case.view.machine: _place(case.view, policy) for case, _ in asking}
     out = list(facts.out)
     for found in ledgers.values():
@@ -63,22 +68,26 @@ def reserve(
     cluster = _without_unused(facts.cluster, answers, out)
     marked = {p.machine for p in facts.out}
     made: dict[str, dict[str, Reservation]] = {}
-    for case, _ in asking:
-        machine = case.view.machine
+    asked: dict[str, Reservation] = {}
+    for case, voluntary in asking:
+        machine, pool = case.view.machine, case.view.pool
         if answers[machine] or machine in marked:
             continue
-        made.setdefault(case.view.pool, {})[machine] = Reservation(
+        reserved = Reservation(
             node=case.view.name,
             until=now + policy.budget.reservation,
-            pool=case.view.pool,
+            pool=pool,
             domains=places[machine].domains,
         )
-    for pool, reserved in made.items():
+        made.setdefault(pool, {})[machine] = reserved
+        if voluntary or pool not in ledgers:
+            asked[machine] = reserved
+    for pool, by_machine in made.items():
         if pool in ledgers:
-            ledgers[pool] = _with_reservations(ledgers[pool], reserved, now)
-        if cluster is not None:
-            cluster = _with_reservations(cluster, reserved, now)
-    return answers, cluster
+            ledgers[pool] = _with_reservations(ledgers[pool], by_machine, now)
+    if cluster is not None and asked:
+        cluster = _with_reservations(cluster, asked, now)
+    return answers, cluster, bool(free)
 
 
 def _with_reservations(found: Ledger, made: Mapping[str, Reservation], now: datetime) -> Ledger:

@@ -61,7 +61,7 @@ def test_every_pod_is_evicted_with_its_uid_and_without_a_grace_period(world: Wor
     assert result.ended is Ended.EMPTY
     assert sorted(result.evicted) == ["default/web-1", "default/web-2"]
     assert world.pods_on() == []
-    assert world.cluster.requests["list pods"] == 2, "emptiness is seen in a list"
+    assert world.cluster.requests["list pods"] == 1, "a list and its watch show that it is empty"
     bodies = [e.body.decode() for e in world.evictions()]
     assert len(bodies) == 2
     assert all(any(uid in body for body in bodies) for uid in made.values())
@@ -177,6 +177,22 @@ def test_an_eviction_whose_answer_was_lost_is_settled_by_the_watch(world: World)
     world.pod("web-1", app="web")
     world.server.faults.drop("create", "/eviction$", carried_out=True)
     assert world.drain().ended is Ended.EMPTY
+
+
+def test_what_an_answer_alone_says_is_gone_is_looked_for_once_more(world: World) -> None:
+    world.pod("web-1", app="web")
+    world.server.faults.fail("create", "/eviction$", 404, reason="NotFound")
+    result = world.drain(seconds=20)
+    assert (result.ended, result.evicted) == (Ended.EMPTY, ("default/web-1",))
+    assert world.pods_on() == []
+
+
+def test_a_node_that_was_listed_before_it_was_cordoned_is_listed_again(world: World) -> None:
+    world.pod("web-1", app="web")
+    before = world.cluster.list_pods(node=NODE)
+    result = world.drain(seconds=20, listed=before, before_cordon=True)
+    assert result.ended is Ended.EMPTY
+    assert world.cluster.requests["list pods"] == 2
 
 
 @pytest.mark.parametrize("verb", ["list", "watch", "create"])

@@ -60,8 +60,7 @@ def test_one_list_one_watch_and_one_look_serve_all_nodes(world: World) -> None:
     assert [(r.ended, len(r.evicted)) for r in results] == [(Ended.EMPTY, 3)] * len(NAMES)
     asked = world.cluster.requests
     assert asked["watch pods"] == 1
-    # How many there are; all; and each that it is empty.
-    assert asked["list pods"] == 1 + 1 + len(NAMES)
+    assert asked["list pods"] == 1 + 1, "how many there are, and all"
     assert "get nodes" not in asked
     assert asked["list nodes"] <= 1 + 1 + 4, "its size, and twice a second at most"
     assert threads() == set()

@@ -21,6 +21,7 @@ from tests.support.edge import Silent
 
 SPOT = "aws.ec2.EC2 Spot Instance Interruption Warning"
 CORDONED = "dev.groundcrew.nodes.cordoned"
+DRAINED = "dev.groundcrew.nodes.drained"
 
 
 def event(name: str, kind: str = SPOT) -> CloudEvent:
@@ -69,6 +70,40 @@ def test_events_for_one_function_are_one_call_and_the_answer_goes_on() -> None:
     assert results[1] == Result(204)
     assert drain.called.wait(5.0)
     crew.stop()
+
+
+def test_what_a_call_hands_over_goes_with_its_answer_and_no_further() -> None:
+    got: list[object] = []
+    heard = threading.Event()
+
+    def cordon(event: CloudEvent, context: Context) -> Outcome:
+        got.append(context.handed)
+        answer = Answer(CORDONED, {"nodes": [{"node": event.id}]})
+        return Outcome(answer=answer, handed=f"of {event.id}")
+
+    def drain(event: CloudEvent, context: Context) -> Outcome:
+        got.append(context.handed)
+        heard.set()
+        return Outcome(answer=Answer(DRAINED, {"nodes": [{"node": "n1"}]}))
+
+    def replace(event: CloudEvent, context: Context) -> Outcome:
+        got.append(context.handed)
+        return Outcome()
+
+    made = {"cordon": cordon, "drain": drain, "replace": replace}
+    crew = InProcess({name: function(name, handle) for name, handle in made.items()})
+    crew.act([event("a")])
+    assert heard.wait(5.0)
+    crew.stop()
+    assert got[:2] == [None, "of a"]
+    assert set(got[2:]) == {None}
+    got.clear()
+    crew.act_and_follow([event("b")])
+    assert got[:2] == [None, "of b"]
+    assert set(got[2:]) == {None}
+    got.clear()
+    crew.act_and_follow([event("c"), event("d")])
+    assert set(got) == {None}, "of two answers, neither's"
 
 
 @pytest.mark.parametrize(("seconds", "calls"), [(10.0, 4), (0.0, 1)])

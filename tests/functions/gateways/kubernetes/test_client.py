@@ -1,6 +1,8 @@
 """The typed client: what it refuses to send, and what it makes of answers."""
 
 from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from email.utils import format_datetime
 from typing import Any
 
 import msgspec
@@ -105,6 +107,17 @@ def test_null_equals_absent() -> None:
     }
     read = Cluster(Scripted(answer(node))).get_node("n1")
     assert (read.provider_id, read.boot_id, read.unschedulable) == ("", "", False)
+
+
+def test_how_wrong_our_clock_is_is_known_before_the_first_request_of_a_call() -> None:
+    nodes = answer({"metadata": {}, "items": []})
+    behind = format_datetime(datetime.now(UTC) - timedelta(minutes=5), usegmt=True)
+    first = Cluster(Scripted(msgspec.structs.replace(nodes, headers={"date": behind}))).fresh()
+    second = first.fresh()
+    assert (first.skew, second.skew) == (timedelta(0), timedelta(0))
+    list(first.list_nodes())
+    for cluster in (first, second, second.fresh()):
+        assert timedelta(minutes=-6) < cluster.skew < timedelta(minutes=-4)
 
 
 def test_requests_are_counted_by_verb_and_resource() -> None:
