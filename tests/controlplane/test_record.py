@@ -161,6 +161,46 @@ def test_what_nodes_say_is_watched_with_the_rights_that_the_file_gives(
     assert "not heard of" not in said
 
 
+SICK = {
+    "type": "AcceleratedHardwareReady",
+    "status": "False",
+    "reason": "NvidiaXID79Error",
+    "message": "GPU has fallen off the bus",
+}
+UNLIMITED = """\
+version: 1
+budget: {pool: 100%, cluster: 100%}
+breaker: {share: 100%, day_share: 100%, more_than: 1000}
+"""
+
+
+def test_what_a_cluster_said_tells_how_many_nodes_a_policy_would_have_spared(
+    cluster: Cluster,
+    clean_nodes: Nodes,
+    namespace: str,
+    allowed: None,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """The way of the README: the starting point, what it says from then on, and two policies."""
+    names = [f"mad-{number:02}-{namespace}" for number in range(12)]
+    clean_nodes.add(*names, labels={"groundcrew.dev/pool": "gpu"})
+    folder, unlimited = tmp_path / "week", tmp_path / "unlimited.yaml"
+    unlimited.write_text(UNLIMITED)
+    options = ["--to", str(folder), "--key", str(tmp_path / "recording.key")]
+    where = ["--kubeconfig", str(cluster.kubeconfig(USER)), "--namespace", namespace]
+    assert main(["record", "--from-cluster", *options, *where]) == 0
+    with recorder(folder, *options[2:], "--watch", *where) as running:
+        change = json.dumps({"status": {"conditions": [SICK]}})
+        cluster.kubectl("patch", "node", *names[:8], "--subresource=status", "-p", change)
+        eventually(lambda: _kinds(folder, names[7]), "what the last one says is written down")
+        assert running.end()[0] == 0
+    capsys.readouterr()
+    policies_ = ["--policy", str(unlimited), "--policy", "default"]
+    assert main(["backtest", *policies_, str(folder)]) == 0
+    assert capsys.readouterr().out.startswith("default would have taken out 1 node instead of 8, ")
+
+
 def _kinds(folder: Path, name: str) -> set[str]:
     """Kinds of what was recorded of the node."""
     found = set()

@@ -192,7 +192,9 @@ def _headline(first: Under, second: Under, nodes: int, compared: Sequence[Compar
 
 def _instead(noun: str, before: float, after: float) -> str:
     one, other = (f"{n:,.1f}" if isinstance(n, float) else f"{n:,}" for n in (before, after))
-    return f"{other} {noun} instead of {one}" if one != other else f"as many {noun} ({other})"
+    if one == other:
+        return f"as many {noun} ({other})"
+    return f"{other} {noun.removesuffix('s') if other == '1' else noun} instead of {one}"
 
 
 def _pods(totals: Totals) -> str:

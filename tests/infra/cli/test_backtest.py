@@ -1,6 +1,7 @@
 """``groundcrew backtest`` as a user meets it."""
 
 import json
+import re
 import time
 from pathlib import Path
 
@@ -10,6 +11,7 @@ from infra.cli import main
 from tests.support.histories import DOUBLE_BIT_ERROR, NVLINK_ERROR, node, told, write
 
 SMALL = "lost-events-found-by-resync"
+README = Path(__file__).parents[3] / "README.md"
 STRICT = "version: 1\nseverity: [{reason: NvidiaXID74Error, severity: evict}]\n"
 
 
@@ -60,6 +62,20 @@ def test_one_policy_is_compared_with_none(week: Path, capsys: pytest.CaptureFixt
     assert "nobody acts" in out
     cordons = [line.split()[-3:] for line in out.splitlines() if "fault to cordon" in line]
     assert cordons == [["-", "0", "s"]] * 2, "no time where nobody cordons, and no difference"
+
+
+def test_what_the_readme_compares_says_how_many_nodes_a_policy_spares(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (text,) = re.findall(r"```yaml\n(# unlimited\.yaml\n.*?)```", README.read_text(), re.DOTALL)
+    unlimited = tmp_path / "unlimited.yaml"
+    unlimited.write_text(text)
+    names = [f"gpu-{number:02}" for number in range(60)]
+    accused = [told(60 + n, node(name, DOUBLE_BIT_ERROR)) for n, name in enumerate(names[:40])]
+    fleet = write(tmp_path / "week", [node(name) for name in names], accused)
+    code, out, _ = run(capsys, "--policy", unlimited, "--policy", "default", fleet)
+    assert code == 0
+    assert out.startswith("default would have taken out 3 nodes instead of 40, ")
 
 
 def test_json_is_stable_and_the_same_byte_for_byte_in_two_runs(
