@@ -12,7 +12,9 @@ import pytest
 from functions.rules import hold, keys
 from functions.rules.replacing.book import End, Phase
 from functions.steps import active
+from functions.steps.replacing.act import _again
 from functions.steps.replacing.crew import without_end
+from functions.steps.terminate import LATER, SOON, Asked
 from tests.support.ending_world import MINUTE, NAMESPACE, EndingWorld, Mortal
 from tests.support.sick import book as a_book
 
@@ -74,6 +76,7 @@ def test_a_word_that_comes_while_the_cloud_or_the_node_is_read_is_heard(
         ("labels", "dgxc.nvidia.com/nvsentinel-state", "draining"),
         ("labels", "eks.amazonaws.com/capacityType", "CAPACITY_BLOCK"),
         ("annotations", keys.DRAIN, "{}"),
+        ("spec", "providerID", "aws:///us-east-1a/i-0000000000000beef"),
     ],
 )
 def test_what_changes_on_the_node_before_the_last_test_stops_it(
@@ -81,12 +84,51 @@ def test_what_changes_on_the_node_before_the_last_test_stops_it(
 ) -> None:
     def change(_: object) -> None:
         found = world.node()
-        found["metadata"][kind][key] = value
+        (found if kind == "spec" else found["metadata"])[kind][key] = value
         world.server.apply(found)
 
     world.server.faults.before("patch", "/nodes/n0", change)
     world.minutes(3)
     assert world.cloud.asked == []
+
+
+def test_a_machine_that_karpenter_begins_to_end_in_the_last_moment_is_left_to_it(
+    world: EndingWorld,
+) -> None:
+    def begin() -> None:
+        found = world.node()
+        found["spec"]["taints"] = [{"key": "karpenter.sh/disrupted", "effect": "NoSchedule"}]
+        world.server.apply(found)
+
+    for _ in range(6):
+        world.wait(MINUTE)
+        watching = Watching(world, "GET /api/v1/nodes/n0", begin)
+        world.call(watching, aws=watching)
+    assert world.cloud.asked == []
+
+
+def test_what_is_refused_for_long_is_asked_for_more_and_more_seldom() -> None:
+    refused = Asked(done=False, says="throttled", again=SOON)
+    waits = [_again(refused, "replace", tries) for tries in (0, 9, 10, 177, 178)]
+    assert waits == [SOON, SOON, LATER, LATER, timedelta(days=1)]
+
+
+def test_no_end_is_begun_in_a_call_whose_time_is_nearly_over(
+    world: EndingWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    quick = world.cloud.instances
+    slow = True
+
+    def instances(*given: Any) -> Any:
+        world.clock.sleep(2.5 * slow)
+        return quick(*given)
+
+    monkeypatch.setattr(world.cloud, "instances", instances)
+    world.minutes(10)
+    assert (world.cloud.asked, world.book("").ends) == ([], {})
+    slow = False
+    world.minutes(1)
+    assert len(world.cloud.ended) == 1
 
 
 def test_a_place_under_the_caps_is_given_back_by_whoever_took_it_alone() -> None:

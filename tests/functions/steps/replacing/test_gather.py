@@ -1,5 +1,8 @@
 """What a Node shows of its machine: whose it is, who ends it already, and whether it serves."""
 
+from collections.abc import Callable
+from typing import Any
+
 import pytest
 
 from functions.gateways.kubernetes.client import Cluster
@@ -7,7 +10,7 @@ from functions.rules.replacing.book import Phase
 from functions.steps.replacing import gather
 from functions.steps.replacing.crew import Crew
 from infra.local.cluster import EmbeddedTransport
-from tests.support.ending_world import NAMESPACE, EndingWorld
+from tests.support.ending_world import NAMESPACE, POLICY, EndingWorld
 
 DISRUPTED = {"key": "karpenter.sh/disrupted", "effect": "NoSchedule"}
 UNREGISTERED = {"key": "karpenter.sh/unregistered", "effect": "NoExecute"}
@@ -61,3 +64,32 @@ def test_a_node_that_karpenter_has_not_taken_in_or_lets_go_replaces_none(
     taint(world, "n7", unfit)
     world.minutes(2)
     assert world.entry().phase is Phase.ENDED
+
+
+def has_startup_taint(node: dict[str, Any]) -> None:
+    node["spec"]["taints"] = [{"key": "example.com/preflight", "effect": "NoSchedule"}]
+
+
+def is_cordoned(node: dict[str, Any]) -> None:
+    node["spec"]["unschedulable"] = True
+
+
+def is_not_ready(node: dict[str, Any]) -> None:
+    (ready,) = (c for c in node["status"]["conditions"] if c["type"] == "Ready")
+    ready["status"] = "Unknown"
+
+
+@pytest.mark.parametrize("unfit", [has_startup_taint, is_cordoned, is_not_ready])
+def test_a_node_replaces_none_before_it_takes_work(unfit: Callable[[dict[str, Any]], None]) -> None:
+    rules = POLICY.replace("act_in", "startup_taint: example.com/preflight, act_in")
+    world = EndingWorld(rules)
+    world.minutes(21)
+    world.add("n7")
+    serves, waits = world.node("n7"), world.node("n7")
+    unfit(waits)
+    world.server.apply(waits)
+    world.minutes(2)
+    assert world.entry().phase is Phase.ENDED
+    world.server.apply(serves)
+    world.minutes(2)
+    assert world.entry().outcome == f"replaced by n7 ({world.machine('n7')})"
