@@ -23,6 +23,10 @@ from functions.rules.policy import Lifecycle as Policy
 
 VERSION = 1
 MOST_BEATS = 100
+LOOKS = timedelta(minutes=1)
+"""How often a hold is looked at (the clock of replace, infra/knative/pings.yaml)."""
+SHORT = 2 * LOOKS
+"""A hook that holds for less may run out between two looks."""
 LAST = timedelta(minutes=1)
 """Kept before AWS's own end of a hook, so that it is we who say which end it takes."""
 
@@ -94,9 +98,12 @@ def decide(facts: Facts, policy: Policy, now: datetime) -> Next:
         if facts.paused:
             return Next(Act.WAIT, f"its time is over, and {facts.paused}: the hook runs out")
         return Next(Act(policy.at_end), "its time is over and pods are left")
-    due = (hold.beat or facts.since) + period * policy.heartbeat
+    begun = hold.beat or facts.since
+    due = begun + period * policy.heartbeat
     if now >= due:
         return Next(Act.BEAT, f"{_share(policy)} of its {hold.seconds} s are over", now)
+    if LOOKS < period <= now + LOOKS - begun:
+        return Next(Act.BEAT, f"its {hold.seconds} s are over before the next look", now)
     return Next(Act.WAIT, "held", min(due, end))
 
 

@@ -82,7 +82,10 @@ class Call:
         due = lifecycle.decide(facts, self.policy.lifecycle, self.now)
         if due.act is Act.ASK:
             asked = self.hooks.settings(turn.machine.region, turn.action, turn.node, hold)
-            return asked if asked == hold or asked.ended else self._next(turn, asked)
+            if asked == hold or asked.ended:
+                return asked
+            self._say_if_short(turn, asked)
+            return self._next(turn, asked)
         if due.act in (Act.WAIT, Act.NOTHING):
             self._look_at(due)
             return hold
@@ -104,6 +107,17 @@ class Call:
             self._look_at(lifecycle.decide(waits, self.policy.lifecycle, self.now))
             return beaten
         return msgspec.structs.replace(hold, ended=told)
+
+    def _say_if_short(self, turn: "_Turn", hold: Hold) -> None:
+        if timedelta(seconds=hold.seconds) < lifecycle.SHORT:
+            self._say(
+                turn.node,
+                Action.NOTHING,
+                f"hook {turn.action.hook} of group {turn.action.group} holds for {hold.seconds} s, "
+                "and may run out between two looks: give it two minutes at least",
+                turn.held.incident,
+                turn.pool,
+            )
 
     def _look_at(self, due: lifecycle.Next) -> None:
         if due.look_again:

@@ -92,9 +92,12 @@ def is_drained(node: types.Node) -> bool:
     )
 
 
-def is_schedulable(node: types.Node) -> bool:
+def is_schedulable(node: types.Node, policy: Policy) -> bool:
+    """Ready, uncordoned, without a taint that keeps work off until something is done: by the names
+    that are in use for those, or the policy's own."""
+    not_yet = (*_NOT_YET, policy.replace.startup_taint)
     return (
         node.ready == "True"
         and not node.unschedulable
-        and not any(taint.key.startswith(_NOT_YET) for taint in node.spec.taints or ())
+        and not any(taint.key.startswith(not_yet) for taint in node.spec.taints or ())
     )

@@ -38,7 +38,7 @@ def carry_on(call: Call, region: str, seen: set[str]) -> None:
             actions = call.hooks.actions(region, one.group, LAUNCHING, node.name)
             holds = [Held(action, since, "", LAUNCH) for action in actions]
             if holds:
-                call.carry_on(node, holds, is_schedulable(node))
+                call.carry_on(node, holds, is_schedulable(node, call.policy))
     ending = [one for one in held.values() if one.state.startswith("Terminating")]
     without = [one for one in ending if one.instance_id not in nodes]
     members = {group.name: [one.instance_id for one in group.instances] for group in groups}

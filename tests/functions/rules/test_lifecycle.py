@@ -53,6 +53,19 @@ def test_three_hours_of_drain_are_held_by_a_hook_of_one_hour() -> None:
     assert decide(facts(hold, done=True), POLICY, after(180)).act is Act.CONTINUE
 
 
+@pytest.mark.parametrize("seconds", [75, 90, 119, 180])
+def test_a_short_hook_is_held_by_one_look_a_minute_whenever_that_comes(seconds: int) -> None:
+    for first in range(1, 60, 7):
+        hold = Hold(seconds=seconds, most_seconds=seconds * 100)
+        runs_out = BEGAN + timedelta(seconds=seconds)
+        for look in range(20):
+            now = after(look) + timedelta(seconds=first)
+            assert now < runs_out
+            if decide(facts(hold), POLICY, now).act is Act.BEAT:
+                hold = msgspec.structs.replace(hold, beat=now)
+                runs_out = now + timedelta(seconds=seconds)
+
+
 @pytest.mark.parametrize("ended", ["CONTINUE", "ABANDON", "gone"])
 def test_what_is_over_is_told_nothing_more(ended: str) -> None:
     over = msgspec.structs.replace(HOUR, ended=ended)

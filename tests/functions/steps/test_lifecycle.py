@@ -291,6 +291,26 @@ def test_a_hold_without_a_node_is_let_go_at_once(world: World) -> None:
     assert world.told == ["CONTINUE"]
 
 
+def test_in_a_pause_a_hold_without_a_node_is_left_to_run_out(world: World) -> None:
+    cloud.put_into("Terminating:Wait", world.instances[0])
+    world.held.actions[world.instances[0]] = world.action
+    world.cluster.delete("Node", "", "n0")
+    assert world.carry_on(REGION, paused="paused") == []
+    assert world.told == []
+
+
+def test_a_hook_that_holds_shorter_than_two_looks_is_said_once(world: World) -> None:
+    cloud.hook("drain", world.group, seconds=90)
+    world.terminates()
+    (said,) = world.carry_on()
+    assert said.reason.startswith(f"hook drain of group {world.group} holds for 90 s")
+    assert world.told == []
+    world.pass_time(seconds=40)
+    for _ in range(3):  # another instance, and a look out of turn
+        assert world.carry_on() == []
+    assert world.told == ["heartbeat"]
+
+
 def test_but_not_where_a_node_stands_for_it_or_the_group_may_be_anothers(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -324,17 +344,18 @@ def test_but_not_where_a_node_stands_for_it_or_the_group_may_be_anothers(
     cloud.put_into("InService", other[0])
 
 
-def test_a_launch_waits_for_its_node_to_be_schedulable(world: World) -> None:
+@pytest.mark.parametrize("name", ["startup-taint.cluster-autoscaler.kubernetes.io/x", "me.io/x"])
+def test_a_launch_waits_for_its_node_to_be_schedulable(world: World, name: str) -> None:
+    text = "version: 1\nreplace: {startup_taint: me.io/x}"
     cloud.hook("ready", world.group, "LAUNCHING")
     instance = world.instances[0]
     world.held.actions[instance] = Lifecycle("token", "ready", world.group)
     cloud.put_into("Pending:Wait", instance)
-    taint = {"key": "startup-taint.cluster-autoscaler.kubernetes.io/x", "effect": "NoSchedule"}
     node = world.node()
-    node["spec"]["taints"] = [taint]
+    node["spec"]["taints"] = [{"key": name, "effect": "NoSchedule"}]
     world.cluster.apply({"apiVersion": "v1", "kind": "Node"} | node)
     for _ in range(40):
-        world.carry_on(REGION)
+        world.carry_on(REGION, text=text)
         world.pass_time(minutes=1)
     assert world.told == ["heartbeat"]
     node = world.node()
