@@ -12,6 +12,7 @@ from functions.rules.policy import Policy
 from functions.rules.replacing import clock, guards
 from functions.rules.replacing.book import KEY as BOOK
 from functions.rules.replacing.book import Book, Entry, Unreadable, decode
+from functions.rules.replacing.case import Case
 from functions.steps import mark
 from functions.steps.active import Active
 from functions.steps.replacing import gather
@@ -124,9 +125,9 @@ def of_node(session: Session, node: types.Node) -> Replacement | None:
     report = of_entry(machine, entry, crew.policy)
     if entry.over:
         return report
-    now = crew.now()
-    checked = guards.for_end(one, entry, found, gather.of(crew, (one,)), crew.policy, now)
-    rungs = [r for r in guards.rungs_of(found, one.pool, crew.policy) if r not in entry.tried]
+    case = Case(one, entry, found, gather.of(crew, (one,)), crew.policy, crew.now())
+    checked = guards.for_end(case)
+    rungs = [rung for rung in case.rungs if rung not in entry.tried]
     return msgspec.structs.replace(
         report,
         rung=rungs[0] if rungs else "",

@@ -5,24 +5,23 @@ who come later, and the seven days are a promise to those who wait now.
 """
 
 from dataclasses import replace
-from datetime import datetime
 
 import msgspec
 
 from functions.rules.decision import Action
-from functions.rules.policy import Policy
-from functions.rules.replacing.book import Entry
-from functions.rules.replacing.facts import TICK, Act, Facts, Guard, MachineFacts, Step, Verdict
+from functions.rules.replacing.case import Case
+from functions.rules.replacing.facts import TICK, Act, Guard, Step, Verdict
 from functions.rules.replacing.words import say
 
 LATE = "out of time"
 
 
-def guard(one: MachineFacts, entry: Entry, facts: Facts, policy: Policy, now: datetime) -> Verdict:
-    within = policy.replace.evidence_within
+def guard(case: Case) -> Verdict:
+    entry, now = case.entry, case.now
+    within = case.policy.replace.evidence_within
     if entry.collected:
         return Verdict(Guard.COLLECTED, True, entry.collected)
-    if not facts.collects or not within:
+    if not case.facts.collects or not within:
         return Verdict(Guard.COLLECTED, True, "nothing is collected: there is no template for it")
     if entry.collecting is None:
         return Verdict(Guard.COLLECTED, False, "the evidence on it is collected first")
@@ -35,10 +34,9 @@ def guard(one: MachineFacts, entry: Entry, facts: Facts, policy: Policy, now: da
     )
 
 
-def step(
-    one: MachineFacts, entry: Entry, checked: tuple[Verdict, ...], policy: Policy, now: datetime
-) -> Step:
+def step(case: Case, checked: tuple[Verdict, ...]) -> Step:
     """All else speaks for its end: begin, or look how far it is."""
+    one, entry, now = case.one, case.entry, case.now
     made = Step(
         facts=one,
         entry=entry,
@@ -49,7 +47,7 @@ def step(
     )
     if entry.collecting is not None:
         return made
-    within = policy.replace.evidence_within
+    within = case.policy.replace.evidence_within
     said = say(one, Action.COLLECT, f"before it ends a Job collects evidence, for at most {within}")
     begun = msgspec.structs.replace(entry, collecting=now, holding=())
     return replace(made, entry=begun, decisions=(said,))

@@ -14,6 +14,7 @@ from functions.rules.decision import Action
 from functions.rules.policy import Policy
 from functions.rules.replacing import clock, guards
 from functions.rules.replacing.book import Entry, Intent, Phase
+from functions.rules.replacing.case import Case
 from functions.rules.replacing.facts import (
     TICK,
     Act,
@@ -129,7 +130,7 @@ def _was_asked_long_ago(entry: Entry, now: datetime) -> bool:
 def _again(one: MachineFacts, entry: Entry, facts: Facts, policy: Policy, now: datetime) -> Step:
     """It runs, and is asked only if all that let it be asked still holds."""
     found = clock.faults(one.record)
-    checked = guards.for_end(one, entry, found, facts, policy, now)
+    checked = guards.for_end(Case(one, entry, found, facts, policy, now))
     holding = [v for v in checked if not v.passed]
     if not holding and _is_asked_enough(entry):
         return _left_to_people(one, entry, checked, now)

@@ -13,6 +13,7 @@ from functions.rules.incidents import Incident
 from functions.rules.policy import Policy
 from functions.rules.replacing import clock, guards, lost, under_way
 from functions.rules.replacing.book import Entry, Phase
+from functions.rules.replacing.case import Case
 from functions.rules.replacing.facts import TICK, Facts, Guard, MachineFacts, Seen, Step, Verdict
 from functions.rules.replacing.lost import ON_DEMAND
 from functions.rules.replacing.risk import is_due, warned
@@ -41,17 +42,18 @@ def decide(one: MachineFacts, facts: Facts, policy: Policy, now: datetime) -> St
     if (entry is None or entry.over) and not _is_out(one):
         return Step(facts=one, entry=entry)
     entry = _kept(one, entry, found, began, now)
-    if is_due(entry, policy, now):
-        checked = guards.for_end(one, entry, found, facts, policy, now)
-        if risk := warned(one, entry, policy, now, checked):
-            return risk
+    case = Case(one, entry, found, facts, policy, now)
+    if is_due(entry, policy, now) and (
+        risk := warned(one, entry, policy, now, guards.for_end(case))
+    ):
+        return risk
     if entry.phase is Phase.REBOOTING:
-        return under_way.rebooting(one, entry, found, facts, policy, now)
+        return under_way.rebooting(case)
     if entry.phase is Phase.RESETTING:
         return under_way.resetting(one, entry, policy, now)
     if one.leaving:
         return _stand_aside(one, entry, now)
-    return next_rung(one, entry, found, facts, policy, now)
+    return next_rung(case)
 
 
 def _stand_aside(one: MachineFacts, entry: Entry, now: datetime) -> Step:

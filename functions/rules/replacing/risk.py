@@ -8,8 +8,8 @@ import msgspec
 from functions.rules.decision import Action
 from functions.rules.policy import Policy
 from functions.rules.replacing.book import Entry
+from functions.rules.replacing.case import at_limit
 from functions.rules.replacing.facts import TICK, MachineFacts, Step, Verdict
-from functions.rules.replacing.guards import at_limit
 from functions.rules.replacing.words import answer, days, say
 
 AT_RISK = "dev.groundcrew.sla.at-risk"

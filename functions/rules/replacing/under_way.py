@@ -6,31 +6,24 @@ at all (its process died), or was refused in a way that passes by itself, is not
 be the end of the machine.
 """
 
-from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime
 
 import msgspec
 
 from functions.rules.decision import Action
-from functions.rules.incidents import Incident
 from functions.rules.policy import Policy
 from functions.rules.replacing.book import Entry, Intent, Phase
-from functions.rules.replacing.facts import TICK, Act, Facts, MachineFacts, Step
+from functions.rules.replacing.case import Case
+from functions.rules.replacing.facts import TICK, Act, MachineFacts, Step
 from functions.rules.replacing.rungs import next_rung
 from functions.rules.replacing.words import answer, minutes, say
 
 REBOOTED = "dev.groundcrew.vm.rebooted"
 
 
-def rebooting(
-    one: MachineFacts,
-    entry: Entry,
-    found: Sequence[Incident],
-    facts: Facts,
-    policy: Policy,
-    now: datetime,
-) -> Step:
+def rebooting(case: Case) -> Step:
+    one, entry, now = case.one, case.entry, case.now
     intent, view = entry.intent, one.view
     assert view is not None
     if intent is None:
@@ -45,8 +38,8 @@ def rebooting(
             answer=answer(REBOOTED, one, entry),
         )
     if intent.again is not None:
-        return _refused(one, entry, intent.again, found, facts, policy, now)
-    within = policy.reboots.confirmed_within
+        return _refused(case, intent.again)
+    within = case.policy.reboots.confirmed_within
     if now < intent.at + within:
         return Step(facts=one, entry=entry, rung="reboot", look_again=intent.at + within)
     if intent.asked is None:
@@ -59,21 +52,12 @@ def rebooting(
     return Step(facts=one, entry=after, decisions=(said,), look_again=now + TICK)
 
 
-def _refused(
-    one: MachineFacts,
-    entry: Entry,
-    again: datetime,
-    found: Sequence[Incident],
-    facts: Facts,
-    policy: Policy,
-    now: datetime,
-) -> Step:
+def _refused(case: Case, again: datetime) -> Step:
     """It was not asked, and is to be once more at ``again``, if it still may."""
+    entry, now = case.entry, case.now
     if now < again:
-        return Step(facts=one, entry=entry, rung="reboot", look_again=again)
-    step = next_rung(
-        one, msgspec.structs.replace(entry, phase=Phase.SICK), found, facts, policy, now
-    )
+        return Step(facts=case.one, entry=entry, rung="reboot", look_again=again)
+    step = next_rung(replace(case, entry=msgspec.structs.replace(entry, phase=Phase.SICK)))
     if step.act is Act.LOOK_CLOSER:
         return replace(step, entry=entry)
     if step.act is Act.REBOOT or step.entry is None:

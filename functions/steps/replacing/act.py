@@ -25,6 +25,7 @@ from functions.rules import replacing
 from functions.rules.decision import Action, Decision
 from functions.rules.replacing import MachineFacts, Step, guards
 from functions.rules.replacing.book import Book, End, Entry, Phase, cut, with_entry
+from functions.rules.replacing.case import Case
 from functions.rules.replacing.clock import faults
 from functions.rules.replacing.under_way import refused
 from functions.rules.replacing.words import reason_of
@@ -135,7 +136,7 @@ def _look_again(
     # As it was before the intent: that is what the guards are asked about.
     judge = guards.for_end if step.rung == "replace" else guards.for_reboot
     before = step.entry or intended
-    checked = judge(fresh, before, found, facts, crew.policy, crew.now())
+    checked = judge(Case(fresh, before, found, facts, crew.policy, crew.now()))
     holding = [v for v in checked if not v.passed]
     if not found:
         return fresh, node, "nothing is wrong with it any more"

@@ -7,105 +7,67 @@ The record of those who had none of them is long: a pool killed by a health sign
 recovery (NVSentinel #121), loops without end (NVSentinel #1543).
 """
 
-from collections.abc import Sequence
-from datetime import datetime
-
-from functions.rules.incidents import Incident
-from functions.rules.policy import Policy
 from functions.rules.replacing import collecting
-from functions.rules.replacing.book import Entry
-from functions.rules.replacing.facts import Facts, Guard, MachineFacts, Verdict
+from functions.rules.replacing.case import Case
+from functions.rules.replacing.facts import Guard, Verdict
 from functions.rules.replacing.guards import evidence, loss, memory, touch
-from functions.rules.replacing.guards.evidence import rungs_of
-from functions.rules.replacing.guards.loss import at_limit, settle_of
 from functions.rules.replacing.guards.memory import LOOKED, SKEW, caps, turns
 from functions.rules.replacing.guards.touch import shadow
 
-__all__ = [
-    "CLOSER",
-    "LOOKED",
-    "SKEW",
-    "at_limit",
-    "caps",
-    "for_end",
-    "for_reboot",
-    "rungs_of",
-    "settle_of",
-    "shadow",
-    "turns",
-]
+__all__ = ["CLOSER", "LOOKED", "SKEW", "caps", "for_end", "for_reboot", "shadow", "turns"]
 
 CLOSER = frozenset({Guard.WORK, Guard.VOLUMES, Guard.CLOUD})
 """Those that need what is read last."""
 
 
-def for_reboot(
-    one: MachineFacts,
-    entry: Entry,
-    found: Sequence[Incident],
-    facts: Facts,
-    policy: Policy,
-    now: datetime,
-) -> tuple[Verdict, ...]:
-    recent = [at for at in entry.reboots if now - at < policy.reboots.within]
-    empty = entry.empty
-    settled = empty is not None and now - empty >= policy.reboots.settle
+def for_reboot(case: Case) -> tuple[Verdict, ...]:
+    empty, rule = case.entry.empty, case.policy.reboots
+    recent = len(case.recent_reboots)
     return (
-        *_common(one, found, facts, policy, now, ends=False),
-        evidence.not_recovering(one, found),
+        *_common(case, ends=False),
+        evidence.not_recovering(case),
         Verdict(
             Guard.REBOOTS,
-            len(recent) < policy.reboots.most,
-            f"{len(recent)} of {policy.reboots.most} reboots within {policy.reboots.within}",
+            recent < rule.most,
+            f"{recent} of {rule.most} reboots within {rule.within}",
         ),
-        Verdict(Guard.TIME, settled, loss.settling(empty, policy.reboots.settle)),
-        loss.work(one, entry, forced=False),
-        loss.cloud(one, to_end=False),
+        Verdict(
+            Guard.TIME,
+            empty is not None and case.now - empty >= rule.settle,
+            loss.settling(empty, rule.settle),
+        ),
+        loss.work(case, forced=False),
+        loss.cloud(case.one, to_end=False),
     )
 
 
-def for_end(
-    one: MachineFacts,
-    entry: Entry,
-    found: Sequence[Incident],
-    facts: Facts,
-    policy: Policy,
-    now: datetime,
-) -> tuple[Verdict, ...]:
-    limit = at_limit(entry, policy)
-    forced = limit is not None and now >= limit
+def for_end(case: Case) -> tuple[Verdict, ...]:
+    book = case.facts.books.get("")
     return (
-        *_common(one, found, facts, policy, now, ends=True),
-        evidence.fault(one, found),
-        evidence.evidence(one, entry, found, policy, forced=forced),
-        evidence.ladder(one, entry, found, policy, now, forced=forced),
-        loss.time(entry, found, policy, now, limit, forced=forced),
-        loss.work(one, entry, forced=forced),
-        loss.volumes(one, forced=forced),
-        loss.reserved(one, policy),
-        caps(one, facts.books.get(""), facts, policy, now),
-        loss.cloud(one, to_end=True),
-        collecting.guard(one, entry, facts, policy, now),
+        *_common(case, ends=True),
+        evidence.fault(case),
+        evidence.evidence(case),
+        evidence.ladder(case),
+        loss.time(case),
+        loss.work(case, forced=case.is_at_limit),
+        loss.volumes(case),
+        loss.reserved(case),
+        caps(case.one, book, case.facts, case.policy, case.now),
+        loss.cloud(case.one, to_end=True),
+        collecting.guard(case),
     )
 
 
-def _common(
-    one: MachineFacts,
-    found: Sequence[Incident],
-    facts: Facts,
-    policy: Policy,
-    now: datetime,
-    *,
-    ends: bool,
-) -> tuple[Verdict, ...]:
+def _common(case: Case, *, ends: bool) -> tuple[Verdict, ...]:
+    one = case.one
     return (
         touch.node(one),
         touch.cordoned(one),
         touch.opt_out(one),
-        touch.breaker(one, found, facts, policy, now),
-        touch.pause(one, facts),
+        touch.breaker(case),
+        touch.pause(case),
         Verdict(Guard.HOLD, not one.hold, one.hold or "nobody holds it"),
-        shadow(one, found, policy),
-        memory.memory(one, facts, policy, now, ends=ends),
-        memory.looked(one, facts, now),
+        shadow(case),
+        memory.memory(case, ends=ends),
+        memory.looked(case),
     )

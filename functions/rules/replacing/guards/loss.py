@@ -1,45 +1,21 @@
 """Guards that ask what would be lost: work, volumes, capacity, and what the cloud says."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from datetime import datetime, timedelta
 
 from functions.rules import keys
-from functions.rules.incidents import Incident
-from functions.rules.policy import Policy
-from functions.rules.replacing.book import Entry
+from functions.rules.replacing.case import Case
 from functions.rules.replacing.facts import Guard, MachineFacts, Seen, Verdict
 from functions.rules.replacing.guards.touch import pools
 
 
-def at_limit(entry: Entry, policy: Policy) -> datetime | None:
-    return entry.began + policy.seven_days.limit if entry.began else None
-
-
-def settle_of(found: Iterable[Incident], policy: Policy) -> timedelta:
-    """How long a node is to be empty first, by the worst that it is accused of."""
-    worst = next(iter(found), None)
-    return (
-        policy.terminate.settle
-        if worst is None or worst.severity.value == "evict"
-        else (policy.terminate.settle_cordon)
-    )
-
-
-def time(
-    entry: Entry,
-    found: Sequence[Incident],
-    policy: Policy,
-    now: datetime,
-    limit: datetime | None,
-    *,
-    forced: bool,
-) -> Verdict:
-    if forced and limit:
+def time(case: Case) -> Verdict:
+    limit, empty = case.limit, case.entry.empty
+    if limit and case.is_at_limit:
         return Verdict(Guard.TIME, True, f"the seven days were over at {limit:%Y-%m-%d %H:%M}Z")
-    settle = settle_of(found, policy)
-    passed = entry.empty is not None and now - entry.empty >= settle
+    passed = empty is not None and case.now - empty >= case.settle
     until = f"; the seven days end at {limit:%Y-%m-%d %H:%M}Z" if limit and not passed else ""
-    return Verdict(Guard.TIME, passed, settling(entry.empty, settle) + until)
+    return Verdict(Guard.TIME, passed, settling(empty, case.settle) + until)
 
 
 def settling(empty: datetime | None, settle: timedelta) -> str:
@@ -48,7 +24,8 @@ def settling(empty: datetime | None, settle: timedelta) -> str:
     return f"empty since {empty:%Y-%m-%d %H:%M}Z, for at least {settle}"
 
 
-def work(one: MachineFacts, entry: Entry, *, forced: bool) -> Verdict:
+def work(case: Case, *, forced: bool) -> Verdict:
+    one, entry = case.one, case.entry
     if one.closer is None:
         return Verdict(
             Guard.WORK,
@@ -65,17 +42,19 @@ def work(one: MachineFacts, entry: Entry, *, forced: bool) -> Verdict:
     return Verdict(Guard.WORK, False, f"{names} is still there")
 
 
-def volumes(one: MachineFacts, *, forced: bool) -> Verdict:
-    if one.closer is None or not one.closer.volumes:
+def volumes(case: Case) -> Verdict:
+    closer = case.one.closer
+    if closer is None or not closer.volumes:
         return Verdict(Guard.VOLUMES, True, "no volume is attached")
-    names = _few(one.closer.volumes)
-    if forced:
+    names = _few(closer.volumes)
+    if case.is_at_limit:
         return Verdict(Guard.VOLUMES, True, f"the seven days are over; {names} is still attached")
     return Verdict(Guard.VOLUMES, False, f"{names} is still attached")
 
 
-def reserved(one: MachineFacts, policy: Policy) -> Verdict:
-    named = (pool for pool in pools(one) if policy.is_reserved(pool))
+def reserved(case: Case) -> Verdict:
+    one = case.one
+    named = (pool for pool in pools(one) if case.policy.is_reserved(pool))
     told = one.closer.reserved if one.closer else one.entry.reserved if one.entry else ""
     why = one.reserved or told or next((f"pool {p} is reserved capacity" for p in named), "")
     if not why:

@@ -5,6 +5,7 @@ from datetime import datetime, timedelta
 
 from functions.rules.policy import Policy
 from functions.rules.replacing.book import Book, End
+from functions.rules.replacing.case import Case
 from functions.rules.replacing.facts import Facts, Guard, MachineFacts, Verdict
 
 LOOKED = timedelta(minutes=15)
@@ -13,9 +14,8 @@ SKEW = timedelta(minutes=5)
 """How far our clock may be behind the one that wrote the book."""
 
 
-def memory(
-    one: MachineFacts, facts: Facts, policy: Policy, now: datetime, *, ends: bool
-) -> Verdict:
+def memory(case: Case, *, ends: bool) -> Verdict:
+    one, facts, policy, now = case.one, case.facts, case.policy, case.now
     for pool in ("", one.pool):
         where = f"of pool {pool}" if pool else "of the cluster"
         if pool in facts.trouble:
@@ -57,8 +57,8 @@ def memory(
     return Verdict(Guard.MEMORY, True, "what was done before is known")
 
 
-def looked(one: MachineFacts, facts: Facts, now: datetime) -> Verdict:
-    led = facts.ledgers.get(one.pool)
+def looked(case: Case) -> Verdict:
+    led, now = case.facts.ledgers.get(case.one.pool), case.now
     at = led.rebuilt if led else None
     if at is None:
         return Verdict(Guard.LOOKED, False, "cordon has not read this pool yet")
@@ -71,11 +71,12 @@ def looked(one: MachineFacts, facts: Facts, now: datetime) -> Verdict:
     return Verdict(Guard.LOOKED, True, f"cordon read all nodes at {at:%H:%M}Z")
 
 
-def turns(one: MachineFacts, facts: Facts, policy: Policy, now: datetime) -> list[datetime]:
+def turns(case: Case) -> list[datetime]:
     """When a guard that holds may pass by time alone, of those that stand in a book."""
-    rule, times = policy.terminate, []
+    one, now = case.one, case.now
+    rule, times = case.policy.terminate, []
     for pool in ("", one.pool):
-        if book := facts.books.get(pool):
+        if book := case.facts.books.get(pool):
             times += [at + timedelta(hours=1) for at in (book.began,) if at]
             times += [at + rule.after_silence for at in (book.awake,) if at]
             times += [end.at + timedelta(hours=1) for end in book.ends.values()]

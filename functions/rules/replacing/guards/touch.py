@@ -2,14 +2,12 @@
 else acts on it."""
 
 import itertools
-from collections.abc import Sequence
-from datetime import datetime
 
 from functions.rules import breaker as breakers
 from functions.rules import claim, cordoning, keys
-from functions.rules.incidents import Incident
 from functions.rules.policy import Policy
-from functions.rules.replacing.facts import Facts, Guard, MachineFacts, Verdict
+from functions.rules.replacing.case import Case
+from functions.rules.replacing.facts import Guard, MachineFacts, Verdict
 
 
 def node(one: MachineFacts) -> Verdict:
@@ -47,14 +45,13 @@ def opt_out(one: MachineFacts) -> Verdict:
     return Verdict(Guard.OPT_OUT, not out, "opted out by its label" if out else "not opted out")
 
 
-def breaker(
-    one: MachineFacts, found: Sequence[Incident], facts: Facts, policy: Policy, now: datetime
-) -> Verdict:
-    ledgers = [led for pool in pools(one) if (led := facts.ledgers.get(pool))]
-    for led, incident in itertools.product(ledgers, found):
+def breaker(case: Case) -> Verdict:
+    one, policy = case.one, case.policy
+    ledgers = [led for pool in pools(one) if (led := case.facts.ledgers.get(pool))]
+    for led, incident in itertools.product(ledgers, case.found):
         check = led.check(incident.check)
         if check.is_open:
-            numbers = breakers.numbers(check, led.size, now, policy.breaker)
+            numbers = breakers.numbers(check, led.size, case.now, policy.breaker)
             return Verdict(Guard.BREAKER, False, f"{incident.check} accuses {numbers}")
         if cordoning.in_doubt(incident, led, policy):
             return Verdict(
@@ -73,8 +70,8 @@ def pools(one: MachineFacts) -> tuple[str, ...]:
     return tuple(dict.fromkeys((one.pool, one.view.pool if one.view else one.pool)))
 
 
-def pause(one: MachineFacts, facts: Facts) -> Verdict:
-    paused = next(filter(None, map(facts.paused, pools(one))), "")
+def pause(case: Case) -> Verdict:
+    paused = next(filter(None, map(case.facts.paused, pools(case.one))), "")
     return Verdict(Guard.PAUSE, not paused, paused or "no pause")
 
 
@@ -84,7 +81,8 @@ def beside(one: MachineFacts, policy: Policy) -> str:
     return next((who for who in (*one.others, *known) if who not in policy.replace.beside), "")
 
 
-def shadow(one: MachineFacts, found: Sequence[Incident], policy: Policy) -> Verdict:
+def shadow(case: Case) -> Verdict:
+    one, policy = case.one, case.policy
     if acting := beside(one, policy):
         says = (
             f"{acting} acts on this node, too: only told until the policy names it (replace.beside)"
@@ -97,7 +95,7 @@ def shadow(one: MachineFacts, found: Sequence[Incident], policy: Policy) -> Verd
             return Verdict(
                 Guard.SHADOW, False, f"pool {pool} is not in the policy's replace.act_in: only told"
             )
-    for i, pool in itertools.product(found, pools(one)):
+    for i, pool in itertools.product(case.found, pools(one)):
         if policy.shadows(i.source, i.check, i.reason, i.cause.value, pool):
             return Verdict(Guard.SHADOW, False, f"the policy only watches {i.check}")
     return Verdict(Guard.SHADOW, True, "the policy lets groundcrew act in this pool")

@@ -13,6 +13,7 @@ from functions.rules.incidents import Cordon, Record
 from functions.rules.ledger import Ledger
 from functions.rules.replacing import Act, Guard, Seen, clock, guards, intend
 from functions.rules.replacing.book import Entry, Phase
+from functions.rules.replacing.case import Case
 from tests.support import facts as facts_support
 from tests.support.facts import NOW, node
 from tests.support.sick import (
@@ -288,7 +289,7 @@ def test_work_that_is_left_keeps_a_machine_from_a_reboot_also_after_its_seven_da
 def test_the_reboots_of_the_last_days_are_counted_where_they_are_asked_for() -> None:
     often = entry(reboots=(NOW - DAY, NOW - 2 * DAY))
     checked = guards.for_reboot(
-        machine(entry=often), often, record().open, facts(machine(entry=often)), FULL, NOW
+        Case(machine(entry=often), often, record().open, facts(machine(entry=often)), FULL, NOW)
     )
     assert [v.guard for v in checked if not v.passed] == [Guard.REBOOTS]
     assert decide(machine(entry=often), FULL).act is Act.TERMINATE
