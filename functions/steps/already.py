@@ -40,9 +40,7 @@ def already_done(event: CloudEvent, now: datetime) -> Verdict | None:
     node = decode(_NODE, event.data)
     view = mark.view(node, policy.default())
     live = kubernetes_node.notices_of(node)
-    if view.state not in cordoning.ACTED and not (
-        view.state == cordoning.RELEASED and all(notice.kind in cordoning.QUIET for notice in live)
-    ):
+    if view.state not in (*cordoning.ACTED, cordoning.RELEASED):
         return None
     plan = cordoning.decide(Facts(nodes=(NodeFacts(view=view, live=live),)), policy.default(), now)
     (verdict,) = plan.verdicts

@@ -26,7 +26,7 @@ from functions.rules.cordoning.hearing import hear
 from functions.rules.cordoning.judging import judge
 from functions.rules.cordoning.remembering import keep_machines, keep_others
 from functions.rules.cordoning.reserving import reserve
-from functions.rules.cordoning.resting import QUIET, is_at_rest
+from functions.rules.cordoning.resting import is_at_rest
 from functions.rules.cordoning.settling import settle
 from functions.rules.cordoning.wishes import Wish, wish_of
 from functions.rules.decision import Action
@@ -37,7 +37,6 @@ __all__ = [
     "DISMISSED",
     "FUNCTION",
     "HELD",
-    "QUIET",
     "RELEASED",
     "Facts",
     "NodeFacts",

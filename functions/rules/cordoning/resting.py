@@ -14,7 +14,7 @@ from functions.rules.incidents import Record, State
 from functions.rules.ledger import Ledger
 from functions.rules.policy import Policy
 
-QUIET = (Kind.RECOVERY, Kind.INFORMATIONAL)
+_QUIET = (Kind.RECOVERY, Kind.INFORMATIONAL)
 """Kinds of notices that begin nothing."""
 
 
@@ -26,7 +26,7 @@ def is_at_rest(
     view = facts.view
     if view.state != RELEASED or view.incidents is None:
         return False
-    if any(n.kind not in QUIET for n in (*facts.notices, *(facts.live or ()))):
+    if any(n.kind not in _QUIET for n in (*facts.notices, *(facts.live or ()))):
         return False
     try:
         record = incidents.decode(view.incidents)
