@@ -53,6 +53,8 @@ class Intent(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     taken: datetime | None = None
     """When whoever runs it was first seen to be ending it."""
     tries: int = 0
+    earlier: tuple[str, ...] = ()
+    """Tokens of the askings before: who took it by one of them has taken it."""
     said: str = ""
     """The last refusal."""
     again: datetime | None = None

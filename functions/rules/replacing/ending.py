@@ -35,8 +35,8 @@ TAKE_OVER = timedelta(minutes=2)
 """After that long an intent that nobody has followed is another call's: ten times what a call may
 take between writing it and asking."""
 SLOW = timedelta(minutes=30)
-"""A machine that is asked to end and runs on for so long is asked once more; one that is ending for
-so long is told of."""
+"""A machine that is asked to end and runs on for so long is asked once more; one that is ending, or
+of which nothing is known, for so long is told of. Who is handed one has the policy's time."""
 SLOW_TOLD = ("ending",)
 """What holds such a machine."""
 MOST_ASKED = {"event": 2}
@@ -78,14 +78,20 @@ def decide(one: MachineFacts, facts: Facts, policy: Policy, now: datetime) -> St
             intent, asked=intent.asked or now, taken=intent.taken or now
         )
         kept = msgspec.structs.replace(entry, intent=taken)
-        if now - (taken.taken or now) >= SLOW and entry.holding != SLOW_TOLD:
+        if now - (taken.taken or now) >= _patience(intent, policy) and entry.holding != SLOW_TOLD:
             return _is_slow(one, kept, closer, now)
         return Step(facts=one, entry=kept, rung="replace", look_again=now + TICK)
     if closer.seen in (Seen.UNKNOWN, Seen.STOPPED):
+        if now - intent.at >= SLOW and entry.holding != SLOW_TOLD:
+            return _is_slow(one, entry, closer, now)
         return Step(facts=one, entry=entry, rung="replace", look_again=now + TICK)
-    if intent.asked is not None and now - intent.asked < SLOW:
+    if intent.asked is not None and now - intent.asked < _patience(intent, policy):
         return Step(facts=one, entry=entry, rung="replace", look_again=now + TICK)
     return _again(one, entry, facts, policy, now)
+
+
+def _patience(intent: Intent, policy: Policy) -> timedelta:
+    return policy.replace.handed_over_within if intent.way == "event" else SLOW
 
 
 def _unclaimed(one: MachineFacts, entry: Entry, now: datetime) -> Step:

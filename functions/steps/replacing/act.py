@@ -42,6 +42,8 @@ MOST_TRIES = 10
 """Refusals that pass by themselves are asked again each minute; after so many, each hour."""
 MOST_DAILY = MOST_TRIES + 7 * 24
 """What was refused for a week on end is asked once a day."""
+MOST_TOKENS = 3
+"""Of earlier askings that are remembered: whoever is handed a machine is asked twice."""
 DAILY = timedelta(days=1)
 
 
@@ -104,9 +106,11 @@ def _intend(crew: Crew, step: Step, entry: Entry, token: str) -> Entry:
     now = crew.now()
     made = replacing.intend(one, entry, step.rung, token, cut(reason_of(step.guards)), now)
     if before is not None and before.intent and made.intent and before.intent.rung == step.rung:
-        tries = before.intent.tries + 1
+        known = before.intent
+        earlier = (*known.earlier, known.token)[-MOST_TOKENS:]
         made = msgspec.structs.replace(
-            made, intent=msgspec.structs.replace(made.intent, tries=tries)
+            made,
+            intent=msgspec.structs.replace(made.intent, tries=known.tries + 1, earlier=earlier),
         )
     crew.put(one.pool, one.machine, before, made)
     return made

@@ -48,6 +48,7 @@ def subject(one: MachineFacts, node: types.Node | None, token: str = "") -> term
         name=node.name if node else one.entry.node if one.entry else "",
         node=node,
         token=token or (intent.token if intent else ""),
+        earlier=intent.earlier if intent else (),
     )
 
 

@@ -2,8 +2,8 @@
 
 They acknowledge by the node annotation `keys.HANDED_OVER`, whose value is the token of the request.
 That it is gone shows in its Node, if they had taken it: anybody may delete a Node. Who has not
-taken it in half an hour is asked once more, and then it is a person's turn
-(`rules.replacing.ending`).
+taken it in the policy's time (``replace.handed_over_within``) is asked once more, and then it is a
+person's turn (`rules.replacing.ending`).
 """
 
 from functions.rules import keys
@@ -20,7 +20,7 @@ class HandedOver:
         if machine.node is None:
             return Look(seen=Seen.GONE, says="its Node is gone", account="event")
         taken = machine.node.metadata.annotation(keys.HANDED_OVER)
-        if machine.token and taken == machine.token:
+        if taken and taken in (machine.token, *machine.earlier):
             return Look(seen=Seen.ENDING, says="its owner has taken it", account="event")
         return Look(seen=Seen.RUNNING, says="its Node is there", account="event")
 

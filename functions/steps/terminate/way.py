@@ -25,6 +25,8 @@ class Machine:
     """As read just now; None: there is none with that provider ID."""
     token: str = ""
     """Of the intent, for whoever is handed the machine."""
+    earlier: tuple[str, ...] = ()
+    """Of those before it, by which he may have taken it."""
 
 
 @dataclass(frozen=True, kw_only=True)

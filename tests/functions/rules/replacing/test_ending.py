@@ -96,10 +96,25 @@ def test_a_refusal_is_asked_again_at_its_time_and_not_before() -> None:
 
 def test_that_a_cloud_does_not_answer_or_never_knew_it_is_no_end() -> None:
     unknown = replace(CLOSER, seen=Seen.UNKNOWN, account="")
-    asked = ending(asked=NOW - HOUR)
+    asked = ending(29 * MINUTE, asked=NOW - 29 * MINUTE)
     for closer in (unknown, replace(unknown, says="AuthFailure")):
         step = decide(machine(entry=asked, closer=closer), FULL)
         assert (step.act, step.changed) == (Act.NONE, False)
+
+
+@pytest.mark.parametrize("seen", [Seen.UNKNOWN, Seen.STOPPED])
+def test_an_end_of_which_nothing_is_heard_is_told_once_with_the_clouds_words(seen: Seen) -> None:
+    """Also when its seven days, and all that is told of them, are over."""
+    silent = replace(CLOSER, seen=seen, account="", says="ExpiredToken")
+    asked = changed(ending(30 * MINUTE, asked=NOW - 30 * MINUTE), began=NOW - 9 * DAY, warned=5)
+    step = decide(machine(entry=asked, closer=silent), FULL)
+    (said,) = step.decisions
+    assert (said.action, step.act) == (Action.HOLD, Act.NONE)
+    assert said.reason.endswith("and is not gone: ExpiredToken")
+    assert step.entry is not None
+    assert (step.entry.phase, step.entry.ended) == (Phase.ENDING, None)
+    again = decide(machine(entry=step.entry, closer=silent), FULL, NOW + HOUR)
+    assert (again.decisions, again.act) == ((), Act.NONE)
 
 
 def test_the_clouds_word_ends_it_and_what_held_its_volumes_is_let_go() -> None:

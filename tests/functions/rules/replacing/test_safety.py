@@ -157,6 +157,8 @@ def test_another_account_or_a_stopped_machine_is_no_confirmed_end() -> None:
     ):
         step = decide(machine(entry=asked, closer=closer), FULL)
         assert (step.act, step.changed) == (Act.NONE, False)
+        later = decide(machine(entry=asked, closer=closer), FULL, NOW + DAY)
+        assert (later.act, later.entry.ended) == (Act.NONE, None)
     forgotten = replace(CLOSER, seen=Seen.UNKNOWN)
     assert decide(machine(entry=asked, closer=forgotten), FULL).act is Act.RELEASE
     lost = machine(view=None, record=None, entry=entry(), closer=replace(CLOSER, seen=Seen.STOPPED))
