@@ -115,6 +115,8 @@ class Notice(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     """When the node must be empty: the start of a maintenance window, the end of a spot VM."""
     latched: bool = False
     """The source cannot clear by itself, or clears without a test: its recovery proves nothing."""
+    unconfirmed: bool = False
+    """Said by a sender who is not known (`functions.edge.sender`): it empties no node."""
     in_log: bool = False
     """Seen in the kernel log (an XID line), not inferred from a metric."""
     gpu: str = ""

@@ -17,7 +17,7 @@ from typing import Any
 
 from events.cloudevent import CloudEvent
 from events.sources import autoscaling, aws_poll, ec2, ec2_instance_status
-from functions.edge import log, sender
+from functions.edge import log
 from functions.edge.context import Answer, Context, Outcome
 from functions.gateways.aws import errors as aws_errors
 from functions.gateways.aws.client import Aws
@@ -132,7 +132,7 @@ class _Region:
         return any(
             (i.source, i.check) == about
             and (ref is None or i.ref == ref)
-            and not i.evidence.startswith(sender.DOUBTED)
+            and not i.evidence.startswith(incidents.UNCONFIRMED)
             for i in self._open.get(one["InstanceId"], ())
         )
 

@@ -21,13 +21,11 @@ from collections.abc import Mapping, Sequence
 import msgspec
 
 from events.cloudevent import CloudEvent
-from events.notice import Kind, Notice, Severity, evidence
+from events.notice import Kind, Notice
 
 SIGNATURE = "groundcrewsig"
 """Extension attribute: HMAC-SHA256, in hexadecimal, of what must not be changed on the way. A
 broker adds attributes of its own, which are left out."""
-DOUBTED = "not confirmed: "
-"""How the evidence of a notice begins whose sender is not known."""
 _MACHINE = ("instanceid", "node", "providerid")
 _CLOUDS = ("aws.", "azure.", "gcp.")
 
@@ -53,21 +51,16 @@ def may_speak(headers: Mapping[str, str], token: str) -> bool:
 
 
 def doubted(notices: Sequence[Notice]) -> tuple[Notice, ...]:
-    """``notices`` of somebody who is not known: a cloud's word no longer empties a node."""
-    return tuple(_doubted(notice) if _empties(notice) else notice for notice in notices)
-
-
-def _empties(notice: Notice) -> bool:
-    return (
-        notice.source.startswith(_CLOUDS)
-        and notice.severity is Severity.EVICT
-        and notice.kind is not Kind.RECOVERY
+    """``notices`` of somebody who is not known: a cloud's word no longer empties a node, whatever
+    severity it has, or the policy gives it (`rules.incidents`)."""
+    return tuple(
+        msgspec.structs.replace(notice, unconfirmed=True) if _accuses(notice) else notice
+        for notice in notices
     )
 
 
-def _doubted(notice: Notice) -> Notice:
-    told = evidence(DOUBTED + notice.evidence)
-    return msgspec.structs.replace(notice, severity=Severity.WATCH, evidence=told)
+def _accuses(notice: Notice) -> bool:
+    return notice.source.startswith(_CLOUDS) and notice.kind is not Kind.RECOVERY
 
 
 def _signature(event: CloudEvent, key: str) -> str:

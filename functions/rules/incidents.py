@@ -18,7 +18,7 @@ from typing import Any
 
 import msgspec
 
-from events.notice import Cause, Kind, Notice, Severity
+from events.notice import Cause, Kind, Notice, Severity, evidence
 from functions.rules import written_times
 from functions.rules.node_view import NodeView
 from functions.rules.policy import Policy
@@ -36,6 +36,8 @@ SKEW = timedelta(minutes=5)
 """How far a source's clock may run ahead of ours."""
 SEVERAL = "several-checks"
 """Check of the incident that stands for many of one source, merged for space."""
+UNCONFIRMED = "not confirmed: "
+"""How the evidence of an incident begins that would empty the node if its sender were known."""
 LONGEST_WORD = 160
 """Characters of a check, reason or ref that are kept: they come from outside (an alert's name)."""
 
@@ -356,6 +358,10 @@ def _accuse(
 ) -> Record:
     known = about(record, notice)
     severity = policy.severity_of(notice)
+    if notice.unconfirmed and severity is Severity.EVICT:
+        severity = Severity.WATCH
+        told = evidence(UNCONFIRMED + notice.evidence)
+        notice = msgspec.structs.replace(notice, evidence=told)
     boot = notice.identity.boot_id or view.boot_id
     stale = known is not None and _stale(notice, known)
     if known is not None and known.state is State.OPEN:
@@ -453,8 +459,10 @@ def _in_log(known: Incident, notice: Notice, severity: Severity) -> bool:
 
 def _deadline(known: Incident, notice: Notice) -> datetime | None:
     """The provider's newest word about when; of several windows in one incident, the first."""
-    if notice.deadline is None:
+    if notice.deadline is None or (notice.unconfirmed and known.severity is Severity.EVICT):
         return known.deadline
+    if not notice.unconfirmed and known.evidence.startswith(UNCONFIRMED):
+        return notice.deadline
     if known.deadline is None:
         return notice.deadline
     if known.check == SEVERAL:

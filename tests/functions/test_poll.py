@@ -14,7 +14,8 @@ from functions.edge.context import Context, Outcome, Settings
 from functions.gateways.aws import errors as aws_errors
 from functions.gateways.aws.client import Aws
 from functions.gateways.kubernetes.client import Cluster
-from functions.rules import incidents, keys
+from functions.rules import incidents, keys, policy
+from functions.steps import active
 from infra.local.clock import SimulatedClock
 from infra.local.cluster import EmbeddedCluster, EmbeddedTransport
 from infra.local.cluster.builders import node as build_node
@@ -190,6 +191,31 @@ def test_what_a_stranger_says_empties_nothing_until_aws_confirms_it(world: World
     assert world.minute() is not None
     assert world.cordoned("n3")
     assert world.minute() is None
+
+
+def test_no_policy_lets_a_stranger_empty_a_node(world: World) -> None:
+    """One that finds a recommendation as bad as an interruption means the cloud's word."""
+    world.key = "a key"
+    rules = "version: 1\nseverity: [{source: 'aws.*', severity: evict}]"
+    meta = {
+        "name": active.POLICY_NAME,
+        "namespace": NAMESPACE,
+        "labels": {keys.PART: "policy"},
+    }
+    data = active.policy_data(policy.parse(rules), "a test")
+    world.cluster.apply({"apiVersion": "v1", "kind": "ConfigMap", "metadata": meta, "data": data})
+    rebalance = "EC2 Instance Rebalance Recommendation"
+    bodies = [
+        cloud.spot(machine(3)),
+        cloud.bridged(rebalance, {"instance-id": machine(4)}),
+    ]
+    events = [registry.from_raw("eventbridge", {}, body.encode())[0] for body in bodies]
+    for event in events:
+        cordon.handle(event, world.context())
+    assert (world.cordoned("n3"), world.cordoned("n4")) == (False, False)
+    for event in events:
+        cordon.handle(sender.sign(event, world.key), world.context())
+    assert (world.cordoned("n3"), world.cordoned("n4")) == (True, True)
 
 
 def test_a_retirement_is_recorded_once_and_given_back_when_aws_lists_it_no_more(

@@ -10,7 +10,7 @@ import pytest
 
 from events import registry
 from events.cloudevent import CloudEvent
-from events.notice import Severity
+from events.notice import Kind, Severity
 from functions import cordon
 from functions.edge import http, sender
 from functions.edge.context import Context, Outcome, Settings
@@ -67,14 +67,12 @@ def test_without_a_key_the_network_is_trusted() -> None:
     assert sender.is_known(event(), "")
 
 
-def test_only_what_a_cloud_says_and_would_empty_a_node_is_doubted() -> None:
+def test_only_what_a_cloud_accuses_a_machine_of_is_doubted() -> None:
     spot = registry.read(event()).notices
     (doubted,) = sender.doubted(spot)
-    assert doubted.severity is Severity.WATCH
-    assert doubted.evidence.startswith(sender.DOUBTED)
-    rebalance = cloud.bridged("EC2 Instance Rebalance Recommendation", {"instance-id": ID})
-    advice = registry.read(event(rebalance)).notices
-    assert sender.doubted(advice) == advice
+    assert doubted.unconfirmed
+    over = (msgspec.structs.replace(spot[0], kind=Kind.RECOVERY),)
+    assert sender.doubted(over) == over
     own = (msgspec.structs.replace(spot[0], source="kubernetes.node"),)
     assert sender.doubted(own) == own
 
@@ -123,13 +121,14 @@ def test_no_token_that_is_not_set_lets_anybody_in() -> None:
     assert not sender.may_speak({"authorization": "Bearer "}, "")
 
 
-def reading_of(made: CloudEvent, key: str) -> Severity:
+def is_doubted(made: CloudEvent, key: str) -> bool:
     context = Context(lambda: Cluster(Silent()), SimulatedClock(NOW), Settings(sender_key=key))
     (notice,) = cordon._read(made, context).notices
-    return notice.severity
+    assert notice.severity is Severity.EVICT
+    return notice.unconfirmed
 
 
 def test_cordon_acts_on_the_word_of_those_it_knows() -> None:
-    assert reading_of(event(), KEY) is Severity.WATCH
-    assert reading_of(sender.sign(event(), KEY), KEY) is Severity.EVICT
-    assert reading_of(event(), "") is Severity.EVICT
+    assert is_doubted(event(), KEY)
+    assert not is_doubted(sender.sign(event(), KEY), KEY)
+    assert not is_doubted(event(), "")

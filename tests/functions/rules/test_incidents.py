@@ -327,6 +327,22 @@ class TestAccusedAgain:
         assert one.cause is Cause.HARDWARE
         assert one.evidence == "AcceleratedHardwareReady is bad"
 
+    def test_who_is_not_known_moves_no_window_and_who_is_takes_his_back(self) -> None:
+        soon, late = NOW + minutes(1), NOW + timedelta(days=9)
+        known = self.opened(severity=Severity.EVICT, deadline=late, since=NOW)
+        stranger = notice(
+            severity=Severity.EVICT, deadline=soon, since=NOW + minutes(4), unconfirmed=True
+        )
+        (one,) = self.hear(known, stranger, at=NOW + minutes(60)).open
+        assert (one.severity, one.deadline) == (Severity.EVICT, late)
+        record = self.hear(Record(machine="m"), stranger)
+        assert (record.open[0].severity, record.open[0].deadline) == (Severity.WATCH, soon)
+        assert record.open[0].evidence.startswith(incidents.UNCONFIRMED)
+        said = notice(severity=Severity.EVICT, deadline=late, since=NOW)
+        (one,) = self.hear(record, said, at=NOW + minutes(1)).open
+        assert (one.severity, one.deadline) == (Severity.EVICT, late)
+        assert not one.evidence.startswith(incidents.UNCONFIRMED)
+
     def test_a_new_window_is_taken_and_an_older_message_does_not_bring_back_the_old(self) -> None:
         days = [NOW + timedelta(days=n) for n in (3, 20)]
         first = notice(deadline=days[0], since=NOW - minutes(9))
