@@ -13,6 +13,7 @@ from functions.rules.replacing import clock, guards
 from functions.rules.replacing.book import KEY as BOOK
 from functions.rules.replacing.book import Book, Entry, Unreadable, decode
 from functions.rules.replacing.case import Case
+from functions.rules.replacing.rungs import next_of
 from functions.steps import mark
 from functions.steps.active import Active
 from functions.steps.replacing import gather
@@ -127,9 +128,8 @@ def of_node(session: Session, node: types.Node) -> Replacement | None:
         return report
     case = Case(one, entry, found, gather.of(crew, (one,)), crew.policy, crew.now())
     checked = guards.for_end(case)
-    rungs = [rung for rung in case.rungs if rung not in entry.tried]
     return msgspec.structs.replace(
         report,
-        rung=rungs[0] if rungs else "",
+        rung=next_of(case, shadow=not guards.shadow(case).passed),
         guards=tuple(Guard(v.guard.value, v.passed, v.says) for v in checked),
     )

@@ -317,11 +317,11 @@ def test_nothing_is_wider_than_the_screen(
 # its machine
 
 
-def sick(fleet: Fleet) -> None:
+def sick(fleet: Fleet, **more: Any) -> None:
     fleet.resync()
     fleet.replace()
     fleet.pass_time(hours=2)
-    fleet.say("a-03")
+    fleet.say("a-03", **more)
     fleet.resync()
     fleet.replace()
     fleet.pass_time(minutes=30)
@@ -349,6 +349,8 @@ def test_shows_the_clock_and_every_guard_before_the_end_of_a_machine(
             assert f" {guard.value} passed: " in told or f" {guard.value} holds: " in told, guard
     report = json.loads(groundcrew("explain", "a-03", "-o", "json")[1])
     assert report["replacement"]["phase"] == "sick"
+    assert report["replacement"]["would"] == ["reboot"]
+    assert report["replacement"]["rung"] == "replace", "the other one is told, and behind it"
     assert {g["name"] for g in report["replacement"]["guards"]} >= {"fault", "caps", "hold"}
 
 
@@ -364,6 +366,29 @@ def test_tells_of_a_machine_that_is_gone_why_it_ended(groundcrew: Shell, fleet: 
         code, out, _ = groundcrew("explain", name)
         assert code == 0
         assert "not by us" in words(out)
+
+
+def test_tells_of_a_machine_that_ended_by_us_what_spoke_for_its_end(
+    groundcrew: Shell, fleet: Fleet
+) -> None:
+    acts = "replace: {act_in: [a]}\nladder: [{rungs: [replace]}]\nterminate: {settle: 10m}"
+    rules(fleet, acts)
+    sick(fleet, in_log=True)
+    machine = fleet.provider_id("a-03")
+    for minute in range(8):
+        fleet.pass_time(minutes=1)
+        fleet.aws.advance(fleet.now)
+        if minute % 4 == 0:
+            fleet.resync()
+        fleet.replace()
+    assert fleet.server.get("nodes", "", "a-03") is None
+    for name in ("a-03", machine, machine.rpartition("/")[2]):
+        said = told(groundcrew, name)
+        assert "the kernel log says so (xid-79); empty since" in said
+        assert "no workload is left" in said
+        assert "state ended clock" in said
+    report = json.loads(groundcrew("explain", machine, "-o", "json")[1])
+    assert report["replacement"]["phase"] == "ended"
 
 
 def test_status_shows_clocks_and_rungs(groundcrew: Shell, fleet: Fleet) -> None:
