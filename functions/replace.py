@@ -3,8 +3,8 @@
 Woken by ``nodes.drained``, and by a clock (resync, each minute). Climbs the policy's ladder (reset,
 reboot, replace), keeps the seven-day clock of each machine, and follows a machine that it ended
 until another one serves. Answers ``vm.rebooted``, ``vm.terminated``, ``vm.replaced``,
-``replacement.missing``, ``sla.at-risk``, ``hardware.returned``, and two requests to others:
-``gpu.reset-wanted`` and ``vm.replacement-wanted``.
+``replacement.missing``, ``sla.at-risk``, ``hardware.returned``, and three requests to
+others: ``gpu.reset-wanted``, ``vm.reboot-wanted`` and ``vm.replacement-wanted``.
 
 May write: its books in the ledgers' ConfigMaps, the annotation ``groundcrew.dev/replacement``,
 Events; it may reboot and end machines, through the cloud or whoever owns them, and delete the Node

@@ -1,5 +1,5 @@
-"""A machine that ends by whoever owns it: the event that names it, its acknowledgement, and its
-deadline."""
+"""A machine that is rebooted, or ends, by whoever owns it: the event that names it, its
+acknowledgement, and its deadline."""
 
 from datetime import datetime, timedelta
 from typing import Any
@@ -8,16 +8,16 @@ import msgspec
 
 from functions.rules import keys
 from functions.rules.replacing.book import Phase
-from functions.steps.terminate.handed_over import WANTED
+from functions.steps.terminate.handed_over import REBOOT_WANTED, WANTED
 from tests.support.ending_world import MINUTE, POLICY, Died, EndingWorld, Mortal
 
 HANDED = POLICY.replace("act_in", "ways: [{pool: '*', way: event}], act_in")
 PATIENT = HANDED.replace("act_in", "handed_over_within: 2h, act_in")
 
 
-def wanted(world: EndingWorld) -> list[dict[str, Any]]:
+def wanted(world: EndingWorld, kind: str = WANTED) -> list[dict[str, Any]]:
     """What was said of n0's machine to its owner, in order."""
-    said = (o.answer for o in world.outcomes if o.answer and o.answer.type == WANTED)
+    said = (o.answer for o in world.outcomes if o.answer and o.answer.type == kind)
     return [msgspec.to_builtins(answer.data)["nodes"][0] for answer in said]
 
 
@@ -102,6 +102,40 @@ def test_what_died_before_it_could_say_so_is_said_by_another() -> None:
     assert wanted(world) == []
     world.minutes(3)
     assert len(wanted(world)) == 1
+
+
+LADDER = "replace: {act_in: ['*'], ways: [{pool: '*', way: event}]}\n"
+
+
+def test_a_reboot_is_handed_over_and_another_boot_id_is_its_acknowledgement() -> None:
+    world = EndingWorld(LADDER)
+    world.minutes(17)
+    (said,) = wanted(world, REBOOT_WANTED)
+    intent = world.entry().intent
+    assert intent is not None
+    assert (said["node"], said["machine"]) == ("n0", world.machine())
+    assert said["token"] == intent.token
+    assert datetime.fromisoformat(said["by"]) - intent.at == timedelta(minutes=30)
+    node = world.node()
+    node["status"]["nodeInfo"]["bootID"] = "another"
+    world.server.apply(node)
+    world.minutes(1)
+    assert world.answers() == ["vm.reboot-wanted", "vm.rebooted"]
+    assert world.cloud.asked == []
+    world.minutes(180)
+    assert wanted(world) == [], "quiet since its boot: a test or a person says whether it is well"
+
+
+def test_a_reboot_that_nobody_does_is_wanted_twice_before_the_machine_is_to_end() -> None:
+    world = EndingWorld(LADDER)
+    world.minutes(17 + 29)
+    assert world.answers() == ["vm.reboot-wanted"]
+    world.minutes(4)
+    assert world.answers() == ["vm.reboot-wanted"] * 2
+    world.minutes(90)
+    assert world.answers()[:3] == [*["vm.reboot-wanted"] * 2, "vm.replacement-wanted"]
+    assert world.answers().count("vm.reboot-wanted") == 2
+    assert world.cloud.asked == []
 
 
 class Dying(Mortal):

@@ -267,6 +267,9 @@ def test_a_reset_that_another_instance_has_asked_for_is_not_asked_for_twice() ->
         asked.append(world.call(twice, aws=twice).answer)
     wanted = [a for a in asked if a and a.type == "dev.groundcrew.gpu.reset-wanted"]
     assert len(wanted) == 1
+    world.minutes(200)
+    assert world.answers().count("gpu.reset-wanted") == 2, "asked for once more, and no third time"
+    assert [what.partition(" ")[0] for what in world.cloud.asked] == ["terminate"]
 
 
 def test_many_that_are_held_and_a_slow_cloud_keep_no_machine_waiting_for_ever(

@@ -50,7 +50,7 @@ def decide(one: MachineFacts, facts: Facts, policy: Policy, now: datetime) -> St
     if entry.phase is Phase.REBOOTING:
         return under_way.rebooting(case)
     if entry.phase is Phase.RESETTING:
-        return under_way.resetting(one, entry, policy, now)
+        return under_way.resetting(case)
     if one.leaving:
         return _stand_aside(one, entry, now)
     return next_rung(case)

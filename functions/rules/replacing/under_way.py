@@ -12,7 +12,6 @@ from datetime import datetime
 import msgspec
 
 from functions.rules.decision import Action
-from functions.rules.policy import Policy
 from functions.rules.replacing.book import Entry, Intent, Phase
 from functions.rules.replacing.case import Case
 from functions.rules.replacing.facts import TICK, Act, MachineFacts, Step
@@ -20,6 +19,8 @@ from functions.rules.replacing.rungs import next_rung
 from functions.rules.replacing.words import answer, minutes, say
 
 REBOOTED = "dev.groundcrew.vm.rebooted"
+RESETS = 2
+"""How often a reset is asked for."""
 
 
 def rebooting(case: Case) -> Step:
@@ -54,23 +55,32 @@ def rebooting(case: Case) -> Step:
 
 def _refused(case: Case, again: datetime) -> Step:
     """It was not asked, and is to be once more at ``again``, if it still may."""
-    entry, now = case.entry, case.now
-    if now < again:
-        return Step(facts=case.one, entry=entry, rung="reboot", look_again=again)
+    if case.now < again:
+        return Step(facts=case.one, entry=case.entry, rung="reboot", look_again=again)
+    return _once_more(case, Act.REBOOT)
+
+
+def _once_more(case: Case, act: Act) -> Step:
+    """``act``, if it still may be done; else its intent is over."""
+    entry = case.entry
     step = next_rung(replace(case, entry=msgspec.structs.replace(entry, phase=Phase.SICK)))
     if step.act is Act.LOOK_CLOSER:
         return replace(step, entry=entry)
-    if step.act is Act.REBOOT or step.entry is None:
+    if step.act is act or step.entry is None:
         return step
-    return replace(step, entry=msgspec.structs.replace(step.entry, intent=None, changed=now))
+    return replace(step, entry=msgspec.structs.replace(step.entry, intent=None, changed=case.now))
 
 
-def resetting(one: MachineFacts, entry: Entry, policy: Policy, now: datetime) -> Step:
-    """Whether it helped shows as recovery, or as nothing; after its time the ladder goes on."""
+def resetting(case: Case) -> Step:
+    """Whether it helped shows as recovery, or as nothing. After its time it is asked for once more,
+    if it still may be: nobody says that it was heard. Then the ladder goes on."""
+    one, entry, now = case.one, case.entry, case.now
     intent = entry.intent
-    over = (intent.at if intent else entry.changed) + policy.replace.handed_over_within
+    over = (intent.at if intent else entry.changed) + case.policy.replace.handed_over_within
     if now < over:
         return Step(facts=one, entry=entry, rung="reset", look_again=over)
+    if intent and intent.tries + 1 < RESETS:
+        return _once_more(case, Act.RESET)
     said = say(
         one,
         Action.HOLD,

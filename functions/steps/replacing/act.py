@@ -76,7 +76,10 @@ def act(crew: Crew, step: Step, node: types.Node | None) -> list[Decision]:
     if crew.clock.monotonic() - began > PROMPT_SECONDS:
         return []
     subject = closer.subject(fresh, fresh_node, token)
-    asked = way.terminate(subject) if ends else way.reboot(subject)
+    if ends:
+        asked = way.terminate(subject)
+    else:
+        asked = terminate.to_reboot(subject, way, crew.aws).reboot(subject)
     return [_write_down(crew, one, intended, asked, step)]
 
 
@@ -155,8 +158,6 @@ def _way(
     way = terminate.choose(subject, crew.policy.way_of(one.pool), crew.aws, crew.cluster)
     known = one.closer.way if one.closer else ""
     why = "" if way.name == known else f"it is of {way.name} by now, and was of {known}"
-    if step.rung == "reboot":
-        way = terminate.to_reboot(subject, way, crew.aws)
     return way, why
 
 
@@ -169,7 +170,7 @@ def _write_down(
     again = None if asked.done else _again(asked, step.rung, intent.tries)
     answered = msgspec.structs.replace(
         intent,
-        asked=now if asked.done else None,
+        asked=now if asked.done and not asked.perhaps else None,
         said=cut(asked.says),
         again=now + again if again else None,
     )

@@ -17,7 +17,8 @@ from functions.rules.replacing.words import reason_of
 from functions.steps.replacing import collect, gather, note, release
 from functions.steps.replacing.act import act, withdraw
 from functions.steps.replacing.crew import ACTING_SECONDS, Crew, Lost
-from functions.steps.terminate.handed_over import WANTED, HandedOver
+from functions.steps.terminate import is_reboot_handed_over
+from functions.steps.terminate.handed_over import REBOOT_WANTED, WANTED, HandedOver
 
 log = logging.getLogger(__name__)
 
@@ -134,18 +135,22 @@ class Call:
         if step.act is Act.RESET:
             self._ask_for_reset(step)
             return
-        way = one.closer.way if one.closer else ""
-        if step.act is Act.TERMINATE and way == HandedOver.name and not self._is_free_for(WANTED):
+        wanted = _handed_over_by(step)
+        if wanted and not self._is_free_for(wanted):
             self._again()
             return
         said = act(crew, step, node)
         self._say(said)
-        if way == HandedOver.name and any(d.action is Action.TERMINATE for d in said):
+        if wanted and any(d.action in (Action.TERMINATE, Action.REBOOT) for d in said):
             entry = crew.books[one.pool].machines[one.machine]
             token = entry.intent.token if entry.intent else ""
-            within = crew.policy.replace.handed_over_within
+            policy = crew.policy
+            within = {
+                WANTED: policy.replace.handed_over_within,
+                REBOOT_WANTED: policy.reboots.confirmed_within,
+            }[wanted]
             self._may_answer(
-                WANTED,
+                wanted,
                 {
                     "node": entry.node,
                     "machine": one.machine,
@@ -168,6 +173,10 @@ class Call:
         data = {"node": node, "machine": one.machine, "token": token, "by": by}
         why = reason_of(step.guards)
         made = replacing.intend(one, step.entry, "reset", token, why, crew.now())
+        before = one.entry.intent if one.entry else None
+        if before and made.intent and before.rung == "reset":
+            again = msgspec.structs.replace(made.intent, tries=before.tries + 1)
+            made = msgspec.structs.replace(made, intent=again)
         # First: what another call has decided about is not asked for by this one, too.
         crew.put(one.pool, one.machine, one.entry, made)
         self._may_answer(RESET_WANTED, data)
@@ -214,3 +223,11 @@ class Call:
 
     def _again(self) -> None:
         self._looks.append(self.crew.now() + TICK)
+
+
+def _handed_over_by(step: Step) -> str:
+    """The type of the event by which others are asked; empty: it is asked of who runs it."""
+    way = step.facts.closer.way if step.facts.closer else ""
+    if step.act is Act.TERMINATE:
+        return WANTED if way == HandedOver.name else ""
+    return REBOOT_WANTED if is_reboot_handed_over(step.facts.machine, way) else ""

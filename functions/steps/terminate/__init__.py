@@ -17,7 +17,7 @@ from functions.steps.terminate.cluster_api import MACHINE, ClusterApi
 from functions.steps.terminate.ec2 import Ec2
 from functions.steps.terminate.handed_over import HandedOver
 from functions.steps.terminate.karpenter import LABEL, Karpenter
-from functions.steps.terminate.way import LATER, SOON, Asked, Look, Machine, Way
+from functions.steps.terminate.way import LATER, SOON, Asked, Look, Machine, Reboots, Way
 
 __all__ = [
     "LATER",
@@ -28,6 +28,7 @@ __all__ = [
     "Machine",
     "Way",
     "choose",
+    "is_reboot_handed_over",
     "owner",
     "to_reboot",
 ]
@@ -51,11 +52,17 @@ def choose(machine: Machine, wanted: str, aws: Callable[[], Aws], cluster: Clust
         return _Unknown(name, str(problem))
 
 
-def to_reboot(machine: Machine, chosen: Way, aws: Callable[[], Aws]) -> Way:
-    """Who reboots it: the cloud, whoever ends it."""
-    if machine.provider_id.startswith("aws://"):
-        return chosen if isinstance(chosen, Ec2) else Ec2(aws())
-    return chosen
+def to_reboot(machine: Machine, chosen: Way, aws: Callable[[], Aws]) -> Reboots:
+    """Who reboots it: EC2, whoever ends it; or by event whoever can."""
+    if is_reboot_handed_over(machine.provider_id, chosen.name):
+        return HandedOver()
+    return chosen if isinstance(chosen, Ec2) else Ec2(aws())
+
+
+def is_reboot_handed_over(provider_id: str, way: str) -> bool:
+    """Whether a reboot is asked for by event: of machines that are none of EC2's, and of those that
+    are handed over to end, too."""
+    return way == HandedOver.name or not provider_id.startswith("aws://")
 
 
 def owner(node: objects.Node) -> str:
@@ -96,9 +103,6 @@ class _Unknown:
         return Look(seen=Seen.UNKNOWN, says=self._problem)
 
     def terminate(self, machine: Machine) -> Asked:
-        return Asked(done=False, says=self._problem, again=SOON)
-
-    def reboot(self, machine: Machine) -> Asked:
         return Asked(done=False, says=self._problem, again=SOON)
 
 

@@ -63,9 +63,6 @@ class ClusterApi:
             return Asked(done=False, says=str(problem), again=SOON)
         return Asked(done=True, says=f"Machine {meta['name']} is deleted")
 
-    def reboot(self, machine: Machine) -> Asked:
-        return Asked(done=False, says="Cluster API reboots no machine", again=LATER)
-
     def _machine(self, machine: Machine) -> dict[str, Any]:
         return self._cluster.get_object(_path(machine))
 

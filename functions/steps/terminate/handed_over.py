@@ -4,13 +4,17 @@ They acknowledge by the node annotation `keys.HANDED_OVER`, whose value is the t
 That it is gone shows in its Node, if they had taken it: anybody may delete a Node. Who has not
 taken it in the policy's time (``replace.handed_over_within``) is asked once more, and then it is a
 person's turn (`rules.replacing.ending`).
+
+A reboot is handed over in the same way, to whoever can: an agent on the node, or who owns it. Its
+acknowledgement is another boot ID.
 """
 
 from functions.rules import keys
 from functions.rules.replacing import Seen
-from functions.steps.terminate.way import LATER, Asked, Look, Machine
+from functions.steps.terminate.way import Asked, Look, Machine
 
 WANTED = "dev.groundcrew.vm.replacement-wanted"
+REBOOT_WANTED = "dev.groundcrew.vm.reboot-wanted"
 
 
 class HandedOver:
@@ -29,4 +33,5 @@ class HandedOver:
         return Asked(done=True, says=f"handed over by {WANTED}")
 
     def reboot(self, machine: Machine) -> Asked:
-        return Asked(done=False, says="nobody here can reboot it", again=LATER)
+        """The same. Nobody says that it was heard, but the machine by booting anew."""
+        return Asked(done=True, says=f"handed over by {REBOOT_WANTED}", perhaps=True)

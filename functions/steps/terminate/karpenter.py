@@ -70,9 +70,6 @@ class Karpenter:
             return Asked(done=False, says=str(problem), again=SOON)
         return Asked(done=True, says=f"NodeClaim {meta['name']} is deleted")
 
-    def reboot(self, machine: Machine) -> Asked:
-        return Asked(done=False, says="Karpenter reboots no machine", again=LATER)
-
     def _claims(self, machine: Machine) -> list[dict[str, Any]]:
         """Those that say the machine's provider ID. The Node names its own, which saves reading
         them all."""

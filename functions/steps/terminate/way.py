@@ -56,7 +56,7 @@ class Asked:
     again: timedelta | None = None
     """When it is worth asking again."""
     perhaps: bool = False
-    """Refused by nobody: it may have been taken, and the answer was lost."""
+    """Nobody knows whether it was taken: the answer was lost, or there is none to it."""
 
 
 class Way(Protocol):
@@ -65,5 +65,9 @@ class Way(Protocol):
     def look(self, machine: Machine) -> Look: ...
 
     def terminate(self, machine: Machine) -> Asked: ...
+
+
+class Reboots(Protocol):
+    """Who can be asked for a reboot, too."""
 
     def reboot(self, machine: Machine) -> Asked: ...

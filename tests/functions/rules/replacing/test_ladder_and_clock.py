@@ -280,7 +280,16 @@ def test_a_reset_is_asked_of_others_and_given_its_time() -> None:
     assert decide(rules=rules).act is Act.RESET
     asked = intend(machine(), entry(), "reset", "t", "why", NOW - timedelta(minutes=29))
     assert not decide(machine(entry=asked), rules).changed
-    over = decide(machine(entry=asked), rules, NOW + timedelta(minutes=1))
+    late = NOW + timedelta(minutes=1)
+    # Nobody says that it was heard: asked for once more, unless something speaks against it by now.
+    assert decide(machine(entry=asked, closer=None), rules, late).act is Act.LOOK_CLOSER
+    assert decide(machine(entry=asked), rules, late).act is Act.RESET
+    held = decide(machine(entry=asked, hold="mine"), rules, late)
+    assert held.act is Act.NONE
+    assert held.entry is not None
+    assert (held.entry.phase, held.entry.intent, held.entry.tried) == (Phase.SICK, None, ())
+    twice = changed(asked, intent=changed(asked.intent, tries=1))
+    over = decide(machine(entry=twice), rules, late)
     assert over.entry is not None
     assert over.entry.tried == ("reset",)
     assert decide(machine(entry=over.entry), rules, NOW + timedelta(minutes=2)).act is Act.REBOOT

@@ -5,6 +5,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from functions.gateways.aws.client import Aws
 from functions.gateways.kubernetes import types
 from functions.gateways.kubernetes.client import Cluster
 from functions.gateways.kubernetes.transport import Request, Response
@@ -218,6 +219,25 @@ def test_a_machine_whose_node_is_gone_is_found_by_its_provider_id() -> None:
     assert way.look(lost).seen is Seen.RUNNING
     server.answers[everywhere] = {"items": [owned(spec={"providerID": "x"})]}
     assert way.look(lost).seen is Seen.GONE
+
+
+@pytest.mark.parametrize(
+    ("provider_id", "way", "by_event"),
+    [
+        (ID, "karpenter", False),
+        (ID, "event", True),
+        ("kwok://n1", "karpenter", True),
+        ("metal://7", "cluster-api", True),
+    ],
+)
+def test_a_reboot_is_asked_of_ec2_or_handed_over(
+    provider_id: str, way: str, by_event: bool
+) -> None:
+    one = Machine(provider_id=provider_id, name="n1", node=node())
+    chosen = terminate.choose(one, way, _no_aws, Cluster(Server({})))
+    asked = terminate.to_reboot(one, chosen, Aws)
+    assert isinstance(asked, HandedOver) is by_event
+    assert terminate.is_reboot_handed_over(provider_id, chosen.name) is by_event
 
 
 def test_a_machine_of_no_cloud_that_we_know_is_handed_over() -> None:
