@@ -12,9 +12,11 @@ from typing import Any, TypeVar
 from functions.gateways.clock import Clock, SystemClock
 from functions.gateways.kubernetes import errors, types
 from functions.gateways.kubernetes.client import Cluster
+from functions.gateways.kubernetes.exchange import Watch
 from functions.rules.drain_plan import Budget
 from functions.rules.policy import Drain
 from functions.steps.budgets import Budgets, Listener
+from functions.steps.pod_watch import LONGEST_WATCH
 from functions.steps.read_together import NodesTogether, PodsTogether, worth
 from functions.steps.turns import Turns
 
@@ -182,6 +184,19 @@ class Call:
         if self.together and (page := self.together.page(node)):
             return page
         return self.patiently(lambda: self.cluster.list_pods(node=node, selector=selector))
+
+    def pods_watched(self, node: str) -> tuple[types.Page[types.Pod], Watch[types.Pod] | None]:
+        """The same, and the watch that goes on from there, where one request gives both. Whoever
+        takes it closes it."""
+        if self.threaded and not self.together:
+
+            def ask() -> tuple[types.Page[types.Pod], Watch[types.Pod]] | None:
+                seconds = min(self.left(), LONGEST_WATCH)
+                return self.cluster.pods_watched(node=node, timeout_seconds=seconds)
+
+            if found := self.patiently(ask):
+                return found
+        return self.pods(node), None
 
     def once(self, key: Hashable, ask: Callable[[], T]) -> T:
         """What ``ask`` answers, asked once for all nodes. An error is not kept."""

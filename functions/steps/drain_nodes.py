@@ -8,6 +8,7 @@ from datetime import datetime
 import msgspec
 
 from functions.gateways.kubernetes import errors, types
+from functions.gateways.kubernetes.exchange import Watch
 from functions.rules import drain_order, drain_plan, drain_state, drain_times, draining, keys
 from functions.rules.decision import Action, Decision
 from functions.rules.drain_state import DrainState, State, same_news
@@ -146,6 +147,8 @@ class _OneNode:
         """Something is lost with its pods, and the decision says what."""
         self.hurries = False
         self.unwritten = self.begins
+        self.watch: Watch[types.Pod] | None = None
+        """Of its pods, from when they were read on."""
         self.seen_at = call.began if read_at is None else read_at
         self.turn = call.turns.turn()
         found, _ = draining.state_of(facts)
@@ -171,6 +174,8 @@ class _OneNode:
             said = _otherwise(self.decision, f"the API server: {problem}")
             return self._said(said, problem)
         finally:
+            if self.watch:
+                self.watch.close()
             self.turn.give()
 
     def _is_late(self) -> bool:
@@ -179,7 +184,7 @@ class _OneNode:
     def _read(self) -> "_Read":
         """The node's pods, the gangs among them warned. A drain that begins is written down."""
         call, node = self.call, self.node
-        listed = call.pods(node.name)
+        listed, self.watch = call.pods_watched(node.name)
         if self.begins:
             self._look_before(listed)
             if not self.hurries or self._is_told_first(listed):
@@ -210,7 +215,9 @@ class _OneNode:
             last_resort_at=read.last_resort_at,
             lost_at=read.lost_at,
             seen_at=self.seen_at,
+            asks_first=self.hurries,
         )
+        watch, self.watch = self.watch, None
         result = evict(
             call,
             target,
@@ -218,6 +225,7 @@ class _OneNode:
             seconds=seconds,
             wait=Wait(linger=linger),
             listed=read.listed,
+            watch=watch,
             turn=self.turn,
         )
         if result.ended is Ended.EMPTY and self.state.volumes:

@@ -37,6 +37,9 @@ class Target:
     """See `drain_plan.Around.skip_after`."""
     seen_at: float | None = None
     """When it was seen last that the node is ours to empty, by the monotonic clock. None: now."""
+    asks_first: bool = False
+    """The disruption budgets are read when a pod was refused, not before. The server keeps them
+    either way; to know them saves asking in vain, and mostly there is nothing to be saved."""
 
 
 def kubelet_lost(node: types.Node) -> bool:
@@ -49,6 +52,7 @@ def list_pods(call: Call, target: Target) -> Page:
 
 def around(call: Call, target: Target, known: NodePods, *, read: bool = True) -> Around:
     """What the plan must know beside the pods; what is not known yet is ``read``."""
+    read_budgets = read and (not target.asks_first or known.refused)
     alive = [p for p in known.found.values() if not p.finished and p.gone_by is None]
     owned = any(p.owner and p.owner.kind == "DaemonSet" for p in alive)
     at = target.last_resort_at
@@ -63,4 +67,4 @@ def around(call: Call, target: Target, known: NodePods, *, read: bool = True) ->
         skip_after=target.skip_after,
     )
     namespaces = {p.namespace for p in alive if not drain_plan.ignored(p, made)}
-    return msgspec.structs.replace(made, budgets=call.budgets(namespaces, read=read))
+    return msgspec.structs.replace(made, budgets=call.budgets(namespaces, read=read_budgets))

@@ -16,6 +16,7 @@ from collections.abc import Callable
 from concurrent.futures import Future
 
 from functions.gateways.kubernetes import errors, types
+from functions.gateways.kubernetes.exchange import Watch
 from functions.rules.drain_plan import Step, Verdict
 from functions.rules.draining import Ended, Result
 from functions.steps import drain_result
@@ -46,6 +47,7 @@ def evict(
     seconds: float | None = None,
     wait: Wait | None = None,
     listed: Page | None = None,
+    watch: Watch[types.Pod] | None = None,
     before_cordon: bool = False,
     turn: Place | None = None,
     report: Callable[[Result], None] | None = None,
@@ -53,14 +55,15 @@ def evict(
     """Empty ``target`` as far as ``seconds`` (by default what the call has left) allow.
 
     ``stop`` looks at the node as just read and says why it is not ours to drain any more, or
-    nothing. ``listed`` are its pods, if they were listed in this call; if ``before_cordon``, they
-    are watched from there, and only another list can show that the node is empty. ``turn`` is the
-    node's own, if it lined up already. ``report`` is told now and then how far it is.
+    nothing. ``listed`` are its pods, if they were listed in this call, with the ``watch`` that goes
+    on from there, if one is open: it is closed in any case. If ``before_cordon``, they are watched
+    from there, and only another list can show that the node is empty. ``turn`` is the node's own,
+    if it lined up already. ``report`` is told now and then how far it is.
 
     Raises `errors.KubernetesError` when the server cannot be asked, or says that we may not.
     """
     drain = _Drain(call, target, stop, seconds, wait or Wait(), turn, report)
-    return drain.run(listed, fresh=not before_cordon)
+    return drain.run(listed, watch, fresh=not before_cordon)
 
 
 class _Drain:
@@ -97,10 +100,12 @@ class _Drain:
     def target(self) -> Target:
         return self.node.target
 
-    def run(self, listed: Page | None, *, fresh: bool) -> Result:
+    def run(
+        self, listed: Page | None, watch: Watch[types.Pod] | None = None, *, fresh: bool
+    ) -> Result:
         self.call.listen(self.feed)
         try:
-            self._take_list(listed or self._list())
+            self._take_list(listed or self._list(), watch)
             self.known.fresh = fresh or not listed
             ended, why = self._loop()
         except errors.AWAY as problem:
@@ -238,9 +243,9 @@ class _Drain:
     def _list(self) -> Page:
         return list_pods(self.call, self.target)
 
-    def _take_list(self, listed: Page) -> None:
+    def _take_list(self, listed: Page, watch: Watch[types.Pod] | None = None) -> None:
         self.known.take_list(listed)
-        self.feed.follow(listed.metadata.resource_version)
+        self.feed.follow(listed.metadata.resource_version, watch)
 
     # the end
 

@@ -83,6 +83,12 @@ class NodePods:
     def any_leaves(self) -> bool:
         return any(pod.gone_by or uid in self.asked for uid, pod in self.found.items())
 
+    @property
+    def refused(self) -> bool:
+        """Whether some pod was not let go."""
+        let_go = (Meaning.ACCEPTED, Meaning.GONE, Meaning.ENDING)
+        return any(said.meaning not in let_go for said in self.said.values())
+
     def never(self, step: Step) -> bool:
         """Refused for good. A deletion at a deadline is another question than an eviction."""
         said = self.said.get(step.pod.uid)

@@ -37,8 +37,8 @@ _Entry = tuple[int | None, Item | BaseException]
 
 
 class PodFeed(Protocol):
-    def follow(self, resource_version: str) -> None:
-        """Watch from there, in place of any earlier watch."""
+    def follow(self, resource_version: str, watch: Watch[types.Pod] | None = None) -> None:
+        """Watch from there, in place of any earlier watch; by ``watch``, if one is open."""
 
     def answered(self, answer: Answer) -> None: ...
 
@@ -61,7 +61,10 @@ class InlineFeed:
         self._version = ""
         self._answers: list[Answer] = []
 
-    def follow(self, resource_version: str) -> None:
+    def follow(self, resource_version: str, watch: Watch[types.Pod] | None = None) -> None:
+        # A watch that is open waits for what a simulated clock would never bring.
+        if watch:
+            watch.close()
         self._version = resource_version
 
     def answered(self, answer: Answer) -> None:
@@ -114,12 +117,14 @@ class ThreadedFeed:
         self._generation = 0
         self._watcher: Watcher | Subscription | None = None
         self._version: str | None = None
+        self._given: Watch[types.Pod] | None = None
         self._losses = 0
 
-    def follow(self, resource_version: str) -> None:
-        """The watch is opened when somebody first waits: a node that is empty needs none."""
+    def follow(self, resource_version: str, watch: Watch[types.Pod] | None = None) -> None:
+        """Without one that is open, the watch is opened when somebody first waits: a node that is
+        empty needs none."""
         self._stop_watcher()
-        self._version = resource_version
+        self._version, self._given = resource_version, watch
         # What an earlier watch has said and nobody has read yet is older than the new list.
         self._generation += 1
 
@@ -160,6 +165,9 @@ class ThreadedFeed:
         delay = min(1.0, 0.1 * 2 ** min(self._losses, 5)) if self._losses else 0.0
 
         def watch_from(version: str) -> Watch[types.Pod]:
+            given, self._given = self._given, None
+            if given:
+                return given
             return self._cluster.watch_pods(
                 node=self._node,
                 selector=self._selector,
@@ -173,3 +181,6 @@ class ThreadedFeed:
         if self._watcher:
             self._watcher.stop()
             self._watcher = None
+        if self._given:
+            self._given.close()
+            self._given = None

@@ -196,6 +196,21 @@ def test_a_watch_tells_what_happened_and_ends_at_its_time(
     assert time.monotonic() - started < 4
 
 
+def test_what_there_is_and_what_follows_are_one_request(
+    api: Cluster, node: str, namespace: str, cluster: Access
+) -> None:
+    cluster.create(pod("web", namespace, node))
+    running(cluster, namespace, "web")
+    answer = api.pods_watched(node=node, timeout_seconds=1)
+    assert answer is not None, "the server can do it"
+    page, watch = answer
+    assert page.items is not None
+    [found] = page.items
+    assert page.metadata.resource_version.isdigit()
+    api.evict(namespace, "web", uid=found.metadata.uid)
+    assert ("DELETED", "web") in [(e.type, e.object.metadata.name) for e in watch]
+
+
 def test_a_watch_from_before_the_servers_memory_is_gone(
     api: Cluster, node: str, control_plane: ControlPlane
 ) -> None:

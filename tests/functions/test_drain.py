@@ -177,7 +177,20 @@ def test_of_a_machine_that_goes_in_minutes_no_pod_waits_for_a_note(world: World)
     asked = Counter(f"{r.verb} {r.path.rsplit('/', 1)[-1]}" for r in world.server.requests())
     assert (asked["create eviction"], asked["patch n1"]) == (3, 1)
     assert not any("selfsubject" in path for path in asked), "each eviction says whether we may"
+    assert not any("poddisruption" in path for path in asked), "and whether a budget lets it go"
     assert (world.state().state, world.state().evicted) == (State.DRAINED, 3)
+
+
+def test_of_a_machine_that_goes_in_minutes_a_budget_is_read_when_it_refuses(world: World) -> None:
+    world.replicas("web", 4)
+    world.server.apply(builders.pdb("web", labels={"app": "web"}, max_unavailable=1))
+    interrupted(world)
+    world.call()
+    asked = Counter(r.status for r in world.evictions())
+    assert asked[429] <= 4, "once in vain at most"
+    world.tick(4)
+    assert world.state().state is State.DRAINED
+    assert Counter(r.status for r in world.evictions()) == {201: 4, 429: asked[429]}
 
 
 @pytest.mark.parametrize("what", ["a volume", "a gang", "nobody makes it anew", "many"])

@@ -10,8 +10,8 @@ from typing import Any
 
 import msgspec
 
-from functions.gateways.kubernetes import json_patch, types
-from functions.gateways.kubernetes.exchange import Exchange, Watch, decode
+from functions.gateways.kubernetes import errors, json_patch, types
+from functions.gateways.kubernetes.exchange import INITIAL_EVENTS_END, Exchange, Watch, decode
 from functions.gateways.kubernetes.transport import JSON_PATCH, MERGE_PATCH, Request
 
 CONTROLLERS = {
@@ -84,6 +84,36 @@ class Cluster(Exchange):
         return self._watch(
             "pods", "/api/v1/pods", types.Pod, query, resource_version, timeout_seconds
         )
+
+    def pods_watched(
+        self, *, node: str, timeout_seconds: float
+    ) -> tuple[types.Page[types.Pod], Watch[types.Pod]] | None:
+        """The pods of ``node`` as they are now, and the watch that goes on from there, in one
+        request instead of two. None where the server cannot do that, which it is asked once:
+        KEP-3157 is on by default in 1.32 and from 1.34 on (feature gate WatchList)."""
+        if "WatchList" in self._lacks:
+            return None
+        query = {"fieldSelector": f"spec.nodeName={node}"}
+        try:
+            watch = self._watch("pods", "/api/v1/pods", types.Pod, query, None, timeout_seconds)
+        except errors.TestFailed:  # 422: sendInitialEvents is forbidden
+            self._lacks.add("WatchList")
+            return None
+        found: dict[str, types.Pod] = {}
+        try:
+            for event in watch:
+                meta = event.object.metadata
+                if event.type == "DELETED":
+                    found.pop(meta.uid, None)
+                elif event.type != "BOOKMARK":
+                    found[meta.uid] = event.object
+                elif meta.annotation(INITIAL_EVENTS_END) == "true":
+                    listed = types.ListMeta(resource_version=meta.resource_version)
+                    return types.Page(items=list(found.values()), metadata=listed), watch
+            raise errors.Unreachable("WATCH /api/v1/pods: it ended before all was told")
+        except BaseException:
+            watch.close()
+            raise
 
     def patch_pod(
         self, namespace: str, name: str, merge: Mapping[str, Any], *, dry_run: bool = False

@@ -20,6 +20,8 @@ from functions.gateways.kubernetes.transport import Request, Response, Transport
 T = TypeVar("T")
 PAGE = 500
 """Objects a page: a few MB of a large cluster's nodes, decoded and dropped."""
+INITIAL_EVENTS_END = "k8s.io/initial-events-end"
+"""Annotation of the bookmark after which a watch tells news."""
 _PATH = re.compile(r"(/[A-Za-z0-9]([A-Za-z0-9._:-]*[A-Za-z0-9])?)+")
 _SAME = timedelta(seconds=3)
 
@@ -72,6 +74,8 @@ class Exchange:
         self._wrote = [0]
         self._dated: list[tuple[str, datetime]] = []
         """The last answer's Date, and when it came by our own clock."""
+        self._lacks: set[str] = set()
+        """What this server was found to be too old for."""
         self.requests: dict[str, int] = {}
 
     @property
@@ -103,7 +107,7 @@ class Exchange:
     def fresh(self) -> Self:
         """The same server over the same transport, counted anew."""
         made = type(self)(self._transport)
-        made._dated = self._dated
+        made._dated, made._lacks = self._dated, self._lacks
         return made
 
     def _delete(self, resource: str, path: str, uid: str, resource_version: str = "") -> None:
@@ -155,9 +159,15 @@ class Exchange:
         path: str,
         kind: type[T],
         query: Mapping[str, str],
-        resource_version: str,
+        resource_version: str | None,
         timeout_seconds: float,
     ) -> Watch[T]:
+        """Changes after ``resource_version``; None: all that there is now comes first, as if it
+        were added, and then a bookmark that says so (`INITIAL_EVENTS_END`)."""
+        if resource_version is None:
+            since = {"sendInitialEvents": "true", "resourceVersionMatch": "NotOlderThan"}
+        else:
+            since = {"resourceVersion": resource_version}
         seconds = max(1, math.ceil(timeout_seconds))
         request = Request(
             method="GET",
@@ -166,7 +176,7 @@ class Exchange:
                 **query,
                 "watch": "true",
                 "allowWatchBookmarks": "true",
-                "resourceVersion": resource_version,
+                **since,
                 "timeoutSeconds": str(seconds),
             },
             timeout_seconds=seconds + 5.0,

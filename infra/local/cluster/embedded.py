@@ -59,11 +59,13 @@ class EmbeddedCluster:
         history: int = 10_000,
         seen: int = 50_000,
         seed: int = 1,
+        watch_list: bool = True,
     ) -> None:
+        """``watch_list``: see `World`."""
         self.clock = clock
         self.faults = Faults()
         self.seen: deque[Seen] = deque(maxlen=seen)
-        self._world = World(clock, delays=delays, history=history, seed=seed)
+        self._world = World(clock, delays=delays, history=history, seed=seed, watch_list=watch_list)
         self._kubelets = Kubelets(self._world)
         self._node_lifecycle = NodeLifecycle(self._world)
         Disruption(self._world)

@@ -1,6 +1,7 @@
 """A watch: what happened since a version, as one JSON line each."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from typing import Any
 
 import msgspec
 
@@ -14,14 +15,15 @@ from infra.local.cluster.tables import row_event, wants_table
 from infra.local.cluster.world import World
 
 DEFAULT_TIMEOUT_SECONDS = 1800.0
+INITIAL_EVENTS_END = "k8s.io/initial-events-end"
 
 
 class WatchStream:
     """``lines()`` gives what is new; the one who reads decides how long the watch lasts."""
 
     def __init__(self, world: World, target: Target, call: Call) -> None:
-        if call.query.get("sendInitialEvents") in ("true", "1"):
-            # As a server answers whose WatchList feature is off; clients fall back to LIST.
+        self._says_when_all = call.query.get("sendInitialEvents") in ("true", "1")
+        if self._says_when_all and not world.watch_list:
             raise _no_initial_events()
         self._world = world
         self._selection = Selection.of(target, call)
@@ -36,7 +38,7 @@ class WatchStream:
                 f'"{since}": invalid syntax',
             )
         self._version = int(since or 0)
-        self._initial = self._version == 0
+        self._initial = self._version == 0 or self._says_when_all
         self._marked = world.store.last_change(target.resource)
         """The newest change of the resource when the last bookmark was due."""
         self.ended = False
@@ -63,7 +65,11 @@ class WatchStream:
             self._initial = False
             self._version = store.version
             found = selection.of_all(store.all(selection.resource, selection.namespace))
-            return [_line("ADDED", self._render(stored)) for stored in found]
+            lines = [_line("ADDED", self._render(stored)) for stored in found]
+            if self._says_when_all:
+                end = {"annotations": {INITIAL_EVENTS_END: "true"}}
+                lines.append(self._bookmark(self._version, end))
+            return lines
         try:
             changes = store.changes_since(selection.resource, self._version)
         except TooOldError as problem:
@@ -83,12 +89,16 @@ class WatchStream:
         if self.ended or not self._bookmarks or newest <= self._marked:
             return []
         self._marked = newest
+        return [self._bookmark(newest, {})]
+
+    def _bookmark(self, version: int, more: Mapping[str, Any]) -> bytes:
+        resource = self._selection.resource
         item = {
             "kind": resource.kind,
             "apiVersion": resource.api_version,
-            "metadata": {"resourceVersion": str(newest)},
+            "metadata": {"resourceVersion": str(version), **more},
         }
-        return [_line("BOOKMARK", msgspec.json.encode(item))]
+        return _line("BOOKMARK", msgspec.json.encode(item))
 
     def _event(self, change: Change) -> bytes:
         """To a watch with a selector, an object that stops to match is deleted, as the version

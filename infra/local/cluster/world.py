@@ -47,8 +47,12 @@ class World:
         delays: Delays | None = None,
         history: int = 10_000,
         seed: int = 1,
+        watch_list: bool = True,
     ) -> None:
         self.clock = clock
+        self.watch_list = watch_list
+        """False: as a server whose WatchList feature is off (1.33), where clients fall back to
+        LIST."""
         self.delays = delays or Delays()
         self.store = Store(history)
         self.agenda = Agenda()

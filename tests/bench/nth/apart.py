@@ -14,7 +14,7 @@ from events import cloudevent
 from infra.local import manifests
 from infra.local.broker import Broker, Call, post
 from infra.local.clock import Ticks
-from tests.bench.nth.subjects import Running, running
+from tests.bench.nth.subjects import Running, running, settle
 from tests.controlplane.cluster import ControlPlane
 from tests.controlplane.ports import free_ports
 
@@ -28,7 +28,7 @@ class Apart:
 
     @contextlib.contextmanager
     def running(self, cluster: ControlPlane, queue: str, namespace: str) -> Iterator[Running]:
-        cluster.kubectl("create", "namespace", namespace)
+        settle(cluster, namespace)
         folder = cluster.work_folder
         with contextlib.ExitStack() as stack:
             urls, acting = {}, []

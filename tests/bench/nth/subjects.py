@@ -15,10 +15,15 @@ from urllib.parse import urlsplit
 
 import yaml
 
+from functions import cordon
+from functions.edge.context import Context, Settings
+from functions.gateways.clock import SystemClock
+from functions.gateways.kubernetes.client import Cluster
 from tests.bench.nth import build
 from tests.bench.nth.cloud import ENVIRONMENT, listens
 from tests.controlplane.access import eventually
 from tests.controlplane.cluster import ControlPlane
+from tests.support.crew import transport_to
 
 READY_SECONDS = 60.0
 ENDS_SECONDS = 30.0
@@ -83,6 +88,13 @@ class Subject(Protocol):
         """Started and ready; ended afterwards."""
 
 
+def settle(cluster: ControlPlane, namespace: str) -> None:
+    """``namespace`` with what ours has there where it has run for some minutes: ledgers."""
+    cluster.kubectl("create", "namespace", namespace)
+    api = Cluster(transport_to(cluster.kubeconfig("admin")))
+    cordon.resync(Context(lambda: api, SystemClock(), Settings(namespace=namespace)))
+
+
 class Ours:
     """``groundcrew consume --in-process``: consumer, functions and their resync in one."""
 
@@ -90,7 +102,7 @@ class Ours:
 
     @contextlib.contextmanager
     def running(self, cluster: ControlPlane, queue: str, namespace: str) -> Iterator[Running]:
-        cluster.kubectl("create", "namespace", namespace)
+        settle(cluster, namespace)
         command = [
             str(Path(sys.executable).with_name("groundcrew")), "consume", "--queue", queue,
             "--in-process", "--foreign", "delete", f"--namespace={namespace}",

@@ -37,6 +37,35 @@ def test_pods_leave_side_by_side_and_no_thread_or_request_is_left(world: World) 
     assert len(world.server.seen) == asked
 
 
+@pytest.mark.parametrize("able", [True, False], ids=["one request", "an older server"])
+def test_the_watch_that_began_with_all_pods_goes_on_to_the_last(world: World, able: bool) -> None:
+    world.server._world.watch_list = able
+    for number in range(3):
+        world.pod(f"web-{number}", app="web", stop_seconds=0.3)
+    drain = policy.default().drain
+    with Call(world.cluster, world.clock, drain, 8.0, "groundcrew-system") as call:
+        listed, watch = call.pods_watched("n1")
+        world.pod("late", app="web")
+        target = Target(node="n1", uid=world.uid)
+        result = evict(call, target, lambda node: "", listed=listed, watch=watch)
+    assert (result.ended, len(result.evicted)) == (Ended.EMPTY, 4)
+    asked = {what: n for what, n in world.cluster.requests.items() if what.endswith(" pods")}
+    del asked["evict pods"]
+    assert asked == ({"watch pods": 1} if able else {"watch pods": 2, "list pods": 1})
+    assert threads() == set()
+
+
+def test_a_watch_that_nobody_needs_is_closed(world: World) -> None:
+    drain = policy.default().drain
+    with Call(world.cluster, world.clock, drain, 8.0, "groundcrew-system") as call:
+        listed, watch = call.pods_watched("n1")
+        assert watch is not None
+        target = Target(node="n1", uid=world.uid)
+        result = evict(call, target, lambda node: "", listed=listed, watch=watch)
+    assert result.ended is Ended.EMPTY
+    assert list(watch) == [], "else it would wait for its end"
+
+
 def test_nothing_is_asked_whose_answer_would_not_be_heard(world: World) -> None:
     """Fifty evictions a second, and time for some fifty."""
     for number in range(100):

@@ -99,6 +99,63 @@ def test_a_list_is_read_to_its_last_page() -> None:
     assert [r.query.get("continue") for r in transport.sent] == [None, "t"]
 
 
+class Streaming(Scripted):
+    """A watch that tells ``lines``, and then ends."""
+
+    def __init__(self, *lines: Any) -> None:
+        super().__init__(answer({}))
+        self.lines = [msgspec.json.encode(line) for line in lines]
+        self.closed = False
+
+    def stream(self, request: Request) -> tuple[Response, Iterator[bytes]]:
+        def told() -> Iterator[bytes]:
+            try:
+                yield from self.lines
+            finally:
+                self.closed = True
+
+        return self.send(request), told()
+
+
+def said(kind: str, name: str, version: int, **more: Any) -> Any:
+    meta = {"name": name, "uid": name, "resourceVersion": str(version), **more}
+    return {"type": kind, "object": {"metadata": meta}}
+
+
+END = said("BOOKMARK", "", 7, annotations={"k8s.io/initial-events-end": "true"})
+
+
+def test_what_there_is_and_what_follows_are_one_request() -> None:
+    """Changes may come among what there is; another bookmark ends nothing."""
+    transport = Streaming(
+        said("ADDED", "a", 1), said("ADDED", "b", 2), said("BOOKMARK", "", 3),
+        said("MODIFIED", "a", 4), said("DELETED", "b", 5), said("ADDED", "c", 6), END,
+        said("DELETED", "a", 8),
+    )  # fmt: skip
+    found = Cluster(transport).pods_watched(node="n1", timeout_seconds=5)
+    assert found is not None
+    page, watch = found
+    versions = {p.metadata.name: p.metadata.resource_version for p in page.items or ()}
+    assert (versions, page.metadata.resource_version) == ({"a": "4", "c": "6"}, "7")
+    assert [(e.type, e.object.metadata.name) for e in watch] == [("DELETED", "a")]
+    assert transport.sent[0].query["fieldSelector"] == "spec.nodeName=n1"
+
+
+def test_a_watch_that_ends_before_all_is_told_has_told_nothing() -> None:
+    transport = Streaming(said("ADDED", "a", 1))
+    with pytest.raises(errors.Unreachable, match="before all was told"):
+        Cluster(transport).pods_watched(node="n1", timeout_seconds=5)
+    assert transport.closed
+
+
+def test_a_server_that_cannot_do_both_in_one_is_asked_once() -> None:
+    transport = Scripted(answer({"code": 422, "message": "forbidden"}, 422))
+    cluster = Cluster(transport)
+    for one in (cluster.fresh(), cluster, cluster.fresh()):
+        assert one.pods_watched(node="n1", timeout_seconds=5) is None
+    assert len(transport.sent) == 1
+
+
 def test_null_equals_absent() -> None:
     node = {
         "metadata": {"name": "n1", "labels": None, "annotations": None},
