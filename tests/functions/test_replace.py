@@ -18,11 +18,11 @@ from functions.gateways.kubernetes.types import Node
 from functions.rules import hold, keys
 from functions.rules.node_view import NodeView
 from functions.rules.replacing import MachineFacts
-from functions.rules.replacing.book import Phase
+from functions.rules.replacing.book import Entry, Intent, Phase
 from functions.steps import active
-from functions.steps.replacing import gather
+from functions.steps.replacing import closer, gather
 from functions.steps.replacing.crew import Crew
-from infra.local.cluster import builders
+from infra.local.cluster import EmbeddedTransport, builders
 from tests.support.ending_world import MINUTE, NAMESPACE, POLICY, EndingWorld
 
 FULL = "replace: {act_in: ['*']}\n"
@@ -104,8 +104,6 @@ def test_a_drained_node_is_looked_at_at_once(world: EndingWorld) -> None:
     world.wait(2 * MINUTE)
     data = json.dumps({"nodes": [{"node": "n0"}]}).encode()
     event = CloudEvent(id="1", source="x", type=replace.DRAINED, data=data)
-    from infra.local.cluster import EmbeddedTransport
-
     way = EmbeddedTransport(world.server, world.clock.sleep)
     context = Context(
         lambda: Cluster(way), world.clock, Settings(namespace=NAMESPACE), aws=lambda: world.cloud
@@ -253,6 +251,74 @@ def test_a_machine_that_ec2_has_in_a_reservation_is_kept_until_a_person_or_a_spa
     label(world, "n2", keys.SPARE, "true")
     world.minutes(31)
     assert len(world.cloud.ended) == 1
+
+
+def test_a_persons_word_is_for_the_machine_that_it_names() -> None:
+    """Copied to another node, as tools do that make nodes anew with all that stood on them, it
+    agrees to nothing."""
+    rules = POLICY.replace("act_in", "reserved: [gpu], act_in")
+    world = EndingWorld(rules)
+
+    def agree(machine: str) -> None:
+        found = world.node()
+        found["metadata"]["annotations"][keys.APPROVED] = machine
+        world.server.apply(found)
+
+    agree(world.machine("n1"))
+    world.minutes(40)
+    assert (world.cloud.asked, world.entry().holding) == ([], ("reserved",))
+    agree(world.machine())
+    world.minutes(31)
+    assert len(world.cloud.ended) == 1
+
+
+def test_a_machine_whose_node_has_another_name_by_now_goes_on_with_its_clock() -> None:
+    """Before cordon has seen it, which marks it again."""
+    world = EndingWorld()
+    world.minutes(5)
+    began = world.entry().began
+    world.server.delete("nodes", "", "n0")
+    world.add("n9", provider_id=world.machine())
+    label(world, "n9", keys.INSTANCE, world.machine().rpartition("/")[2])
+    cluster = Cluster(EmbeddedTransport(world.server, world.clock.sleep))
+    crew = Crew(cluster, world.clock, NAMESPACE, 30.0, lambda: world.cloud)
+    facts, _ = gather.facts(crew)
+    (one,) = facts.machines
+    assert one.view is not None
+    assert (one.view.name, one.entry.began) == ("n9", began)
+
+
+def test_a_volume_that_we_may_not_see_keeps_the_machine(world: EndingWorld) -> None:
+    world.server.faults.fail("list", "/volumeattachments", 403, times=99)
+    world.minutes(40)
+    assert (world.cloud.asked, world.entry().holding) == ([], ("volumes",))
+    said = [d.reason for o in world.outcomes for d in o.decisions if "volumes" in d.blocked_by]
+    assert "a volume that we may not see (list volumeattachments)" in said[0]
+
+
+@pytest.mark.parametrize(
+    ("owner", "asked", "wanted", "way"),
+    [
+        ("", "cluster-api", "auto", "cluster-api"),
+        ("", "event", "auto", "event"),
+        ("karpenter", "", "auto", "karpenter"),
+        ("karpenter", "autoscaling", "auto", "karpenter"),
+        ("", "autoscaling", "auto", "auto"),
+        ("karpenter", "", "ec2", "ec2"),
+    ],
+)
+def test_a_machine_whose_node_is_gone_is_asked_after_where_it_was_known(
+    world: EndingWorld, owner: str, asked: str, wanted: str, way: str
+) -> None:
+    """The provider ID alone would show EC2, which knows nothing of NodeClaims and Machines."""
+    world.set_policy(f"replace: {{ways: [{{pool: '*', way: {wanted}}}]}}\n")
+    cluster = Cluster(EmbeddedTransport(world.server, world.clock.sleep))
+    crew = Crew(cluster, world.clock, NAMESPACE, 30.0, lambda: world.cloud)
+    at = world.clock.now()
+    intent = Intent(rung="replace", token="t", at=at, way=asked) if asked else None
+    entry = Entry(node="n0", changed=at, owner=owner, intent=intent)
+    lost = MachineFacts(machine=world.machine(), pool="gpu", entry=entry)
+    assert closer._wanted(crew, lost, None) == way
 
 
 def test_hardware_that_comes_back_days_after_its_replacement_is_found_and_told(

@@ -94,6 +94,15 @@ def test_a_template_that_is_no_job_is_said_and_holds_nothing_up(template: str, s
     assert says in world.entry().collected
 
 
+@pytest.mark.parametrize("status", [429, 503])
+def test_a_server_that_has_no_time_for_the_job_now_is_asked_again(status: int) -> None:
+    world = world_with()
+    world.server.faults.fail("create", "/jobs", status, times=2)
+    world.minutes(20)
+    assert world.cloud.asked == []
+    assert (len(jobs(world)), world.entry().collected) == (1, "")
+
+
 def test_without_a_template_or_time_for_it_nothing_is_collected() -> None:
     world = world_with(rules=POLICY.replace("{act_in", "{evidence_within: 0s, act_in"))
     world.minutes(18)

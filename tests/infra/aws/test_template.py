@@ -97,6 +97,22 @@ def test_who_acts_may_act_on_this_clusters_machines_alone(resources: dict[str, A
         assert value == {"Ref": "ClusterName"}
 
 
+ASKED = re.compile(r'"(ec2|autoscaling|eks)",\s*(?:machine\.)?region,\s*"([A-Z][A-Za-z]+)"')
+
+
+def test_all_that_is_asked_of_aws_is_allowed(resources: dict[str, Any]) -> None:
+    source = (ROOT / "functions" / "gateways" / "aws" / "client.py").read_text()
+    asked = {f"{service}:{operation}" for service, operation in ASKED.findall(source)}
+    assert len(asked) >= 12
+    allowed = {
+        action
+        for name in ("LookPolicy", "ActPolicy")
+        for statement in resources[name]["Properties"]["PolicyDocument"]["Statement"]
+        for action in statement["Action"]
+    }
+    assert asked == allowed
+
+
 def test_whoever_looks_or_consumes_may_change_nothing_but_its_own_queue(
     resources: dict[str, Any],
 ) -> None:
