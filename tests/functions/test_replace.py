@@ -4,13 +4,15 @@ import json
 import random
 from dataclasses import replace as replace_fields
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from events import envelopes, recording
 from events.cloudevent import CloudEvent
 from events.errors import MalformedEvent
-from functions import replace
+from functions import cordon, drain, replace
 from functions.edge.context import Context, Settings
 from functions.gateways.aws.errors import Throttled
 from functions.gateways.kubernetes.client import Cluster
@@ -23,8 +25,10 @@ from functions.steps import active
 from functions.steps.replacing import closer, gather
 from functions.steps.replacing.crew import Crew
 from infra.local.cluster import EmbeddedTransport, builders
+from tests.support.crew import ping
 from tests.support.ending_world import MINUTE, NAMESPACE, POLICY, EndingWorld
 
+ROOT = Path(__file__).parents[2]
 FULL = "replace: {act_in: ['*']}\n"
 
 
@@ -110,6 +114,36 @@ def test_a_drained_node_is_looked_at_at_once(world: EndingWorld) -> None:
     )
     replace.handle(event, context)
     assert len(world.cloud.ended) == 1
+
+
+def test_of_five_hundred_machines_in_a_notice_three_are_ours_and_only_the_sick_one_ends() -> None:
+    """The other two are emptied, and left to the cloud, which has said when it takes them."""
+    world = EndingWorld(nodes=5)
+    path = ROOT / "events/recorded/aws_health/multi_entity_one_page.json"
+    body = json.loads(recording.load(path.read_bytes()).body)
+    body["detail"] |= {
+        "startTime": (world.clock.now() + timedelta(hours=1)).strftime("%a, %d %b %Y %H:%M:%S GMT"),
+        "affectedEntities": [
+            {"entityValue": f"i-{number:017x}"} for number in (*range(1000, 1200), 0, 1, 2,
+                                                               *range(1200, 1497))
+        ],
+    }  # fmt: skip
+    told = envelopes.from_raw({}, json.dumps(body).encode())
+    for event in told:
+        cordon.handle(event, world.context())
+    for minute in range(150):
+        if minute == 90:  # and it has not taken them
+            world.wait(timedelta(days=8))
+        cordon.handle(ping("resync-cordon"), world.context())
+        drain.handle(ping("resync-drain"), world.context())
+        world.minutes(1)
+    assert [machine for _, machine in world.cloud.ended] == ["i-00000000000000000"]
+    assert set(world.cloud.asked) == {"terminate i-00000000000000000"}
+    assert set(world.book().machines) <= {world.machine(f"n{number}") for number in range(3)}
+    out = {n: world.node(n)["spec"].get("unschedulable", False) for n in ("n1", "n2", "n3", "n4")}
+    assert out == {"n1": True, "n2": True, "n3": False, "n4": False}
+    for name in ("n1", "n2"):
+        assert '"drained"' in world.node(name)["metadata"]["annotations"][keys.DRAIN]
 
 
 @pytest.mark.parametrize(

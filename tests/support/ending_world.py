@@ -132,12 +132,14 @@ class EndingWorld:
 
     def call(self, transport: Transport | None = None, aws: Any = None) -> Outcome:
         """One call, over a connection of its own as each process has."""
-        way = transport or EmbeddedTransport(self.server, self.clock.sleep)
-        settings = Settings(namespace=NAMESPACE, call_seconds=4.0, parallel=1)
-        context = Context(lambda: Cluster(way), self.clock, settings, aws=lambda: aws or self.cloud)
-        outcome = replace.handle(ping("resync-replace"), context)
+        outcome = replace.handle(ping("resync-replace"), self.context(transport, aws))
         self.outcomes.append(outcome)
         return outcome
+
+    def context(self, transport: Transport | None = None, aws: Any = None) -> Context:
+        way = transport or EmbeddedTransport(self.server, self.clock.sleep)
+        settings = Settings(namespace=NAMESPACE, call_seconds=4.0, parallel=1)
+        return Context(lambda: Cluster(way), self.clock, settings, aws=lambda: aws or self.cloud)
 
     def minutes(self, count: int) -> list[Outcome]:
         """The resync, each minute."""
