@@ -195,7 +195,7 @@ def _of_the_ledger(session: Session, found: Found, name: str, now: datetime) -> 
     view = _ghost(newest)
     record, unreadable = _record(view)
     events, events_missing = _events(session, newest.entry.node, newest.entry.uid)
-    led = found.active.pools[newest.pool]
+    led = found.active.pools.get(newest.pool, Ledger(pool=newest.pool))
     return Report(
         at=now,
         name=newest.entry.node,

@@ -395,6 +395,18 @@ def test_tells_of_a_machine_that_ended_by_us_what_spoke_for_its_end(
     assert closed["outcome"].startswith("replaced by a-21")
 
 
+def test_tells_of_a_machine_that_is_gone_where_only_the_book_can_be_read(
+    groundcrew: Shell, fleet: Fleet
+) -> None:
+    sick(fleet)
+    machine = fleet.provider_id("a-03")
+    fleet.server.delete("nodes", "", "a-03")
+    name = active.ledger_name("a")
+    fleet.config_map(name, "ledger", {**fleet.data(name), "ledger": "{garbage"})
+    found = story(groundcrew, machine)
+    assert (found["state"], found["replacement"]["phase"]) == ("gone", "sick")
+
+
 def test_status_shows_clocks_and_rungs(groundcrew: Shell, fleet: Fleet) -> None:
     sick(fleet)
     out = words(groundcrew("status")[1])
