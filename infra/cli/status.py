@@ -16,7 +16,9 @@ examples:
   groundcrew status -o json | jq '.nodes[] | select(.state == "held")'
 
 It reads the marked nodes and groundcrew's own ConfigMaps; pool sizes and other people's cordons
-are as the last resync found them. --all reads every node instead, and counts anew.
+are as the last resync found them. --all reads every node instead, and counts anew; it also
+names the machines that would have ended in the last 30 days, in pools where replace only tells,
+and what became of each.
 
 exit codes: 0 done, 1 groundcrew itself is not as it should be, 2 wrong usage or no answer"""
 

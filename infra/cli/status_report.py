@@ -17,8 +17,9 @@ from functions.rules.pause import CLUSTER as WHOLE_CLUSTER
 from functions.steps import mark
 from functions.steps.active import CLUSTER
 from functions.steps.replacing import note
-from infra.cli import live, pausing
+from infra.cli import live, pausing, shadow_report
 from infra.cli.live import Fleet
+from infra.cli.shadow_report import WouldHaveEnded
 
 STALE = 3 * FULL_READ
 """A ledger older than this was missed by two resyncs in a row."""
@@ -157,6 +158,8 @@ class Report(msgspec.Struct, frozen=True):
     ledger_rebuilt: datetime | None
     """The oldest of all ledgers."""
     nodes: list[Node]
+    would_have_ended: list[WouldHaveEnded]
+    """In the last 30 days, in pools where replace only tells."""
 
 
 def make(fleet: Fleet, namespace: str, *, everything: bool) -> Report:
@@ -178,6 +181,7 @@ def make(fleet: Fleet, namespace: str, *, everything: bool) -> Report:
         pools=pools,
         ledger_rebuilt=rebuilt,
         nodes=sorted(_nodes(fleet, everything=everything), key=_gravest_first),
+        would_have_ended=shadow_report.make(in_force),
     )
 
 

@@ -49,6 +49,24 @@ def show(report: Report, *, everything: bool) -> None:
         console.print(text(_basis(report), "dim"))
     if history and not everything:
         console.print(text(_history(history), "dim"))
+    if report.would_have_ended and everything:
+        console.print()
+        console.print(_would_have_ended(report))
+    elif report.would_have_ended:
+        count = screen.count(len(report.would_have_ended), "machine")
+        said = f"{count} would have ended in the last 30 days, in pools where replace only tells"
+        console.print(text(f"{said}: --all names them.", "dim"))
+
+
+def _would_have_ended(report: Report) -> Table:
+    why = "WHY, AND WHAT BECAME OF IT"
+    table = screen.table("WOULD HAVE ENDED", "SINCE", why, fold=["WOULD HAVE ENDED", why])
+    table.columns[0].ratio, table.columns[0].max_width = None, 26
+    for one in report.would_have_ended:
+        since = screen.span(report.at - one.began) if one.began else ""
+        lines = [text(one.fault), text(one.became), text(f"{one.machine}, pool {one.pool}", "dim")]
+        table.add_row(text(one.node), text(since), _lines(lines))
+    return table
 
 
 def _alarms(report: Report) -> Iterable[Text]:
