@@ -30,14 +30,25 @@ XID_79 = {
 }  # fmt: skip
 
 
-@pytest.fixture
-def installed(cluster: Cluster) -> Iterator[Cluster]:
-    """A cluster with our namespace and roles, as ``kubectl apply -k infra/rbac`` leaves it."""
+@pytest.fixture(scope="module")
+def roles(cluster: Cluster) -> Iterator[Cluster]:
+    """A cluster with our namespace and roles, as ``kubectl apply -k infra/rbac`` leaves it: once,
+    since namespaces take many seconds to end."""
     cluster.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}})
     cluster.kubectl("apply", "-k", str(ROLES))
     yield cluster
-    cluster.kubectl("delete", "-k", str(ROLES), "--ignore-not-found")
-    cluster.kubectl("delete", "namespace", NAMESPACE, "--wait=true")
+    cluster.kubectl("delete", "-k", str(ROLES), "--ignore-not-found", "--wait=false")
+    both = (NAMESPACE, keys.EVIDENCE_NAMESPACE)
+    cluster.kubectl("delete", "namespace", *both, "--ignore-not-found", "--wait=true")
+
+
+@pytest.fixture
+def installed(roles: Cluster) -> Iterator[Cluster]:
+    """The same for a test that acts: what was written in our namespaces is gone after it."""
+    yield roles
+    for namespace in (NAMESPACE, keys.EVIDENCE_NAMESPACE):
+        roles.kubectl("delete", "configmaps,jobs", "--all", f"-n={namespace}")
+        roles.kubectl("delete", "pods", "--all", "--force", "--grace-period=0", f"-n={namespace}")
 
 
 def act_as(cluster: Cluster, function: str) -> Any:
@@ -155,13 +166,13 @@ def test_replace_collects_evidence_on_a_cordoned_node_with_its_own_role(
     ],
 )
 def test_what_they_never_do_they_may_not(
-    installed: Cluster, function: str, verb: str, resource: str
+    roles: Cluster, function: str, verb: str, resource: str
 ) -> None:
     account = f"system:serviceaccount:{NAMESPACE}:groundcrew-{function}"
     name, _, sub = resource.partition("/")
     more = [f"--subresource={sub}"] if sub else []
     try:
-        answer = installed.kubectl("auth", "can-i", verb, name, "-A", f"--as={account}", *more)
+        answer = roles.kubectl("auth", "can-i", verb, name, "-A", f"--as={account}", *more)
     except Exception as refused:  # noqa: BLE001  kubectl exits with 1 when the answer is no
         answer = str(refused)
     assert "yes" not in answer.split()
