@@ -116,7 +116,8 @@ class Notice(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     latched: bool = False
     """The source cannot clear by itself, or clears without a test: its recovery proves nothing."""
     unconfirmed: bool = False
-    """Said by a sender who is not known (`functions.edge.sender`): it empties no node."""
+    """Said by a sender who is not known (`functions.edge.sender`): it empties no node, and takes
+    nothing back for which one is emptied."""
     in_log: bool = False
     """Seen in the kernel log (an XID line), not inferred from a metric."""
     gpu: str = ""

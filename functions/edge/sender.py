@@ -21,7 +21,7 @@ from collections.abc import Mapping, Sequence
 import msgspec
 
 from events.cloudevent import CloudEvent
-from events.notice import Kind, Notice
+from events.notice import Notice
 
 SIGNATURE = "groundcrewsig"
 """Extension attribute: HMAC-SHA256, in hexadecimal, of what must not be changed on the way. A
@@ -52,15 +52,13 @@ def may_speak(headers: Mapping[str, str], token: str) -> bool:
 
 def doubted(notices: Sequence[Notice]) -> tuple[Notice, ...]:
     """``notices`` of somebody who is not known: a cloud's word no longer empties a node, whatever
-    severity it has, or the policy gives it (`rules.incidents`)."""
+    severity it has, or the policy gives it, nor takes back what would (`rules.incidents`)."""
     return tuple(
-        msgspec.structs.replace(notice, unconfirmed=True) if _accuses(notice) else notice
+        msgspec.structs.replace(notice, unconfirmed=True)
+        if notice.source.startswith(_CLOUDS)
+        else notice
         for notice in notices
     )
-
-
-def _accuses(notice: Notice) -> bool:
-    return notice.source.startswith(_CLOUDS) and notice.kind is not Kind.RECOVERY
 
 
 def _signature(event: CloudEvent, key: str) -> str:

@@ -480,6 +480,8 @@ def _claim(record: Record, notice: Notice, now: datetime, *, live: bool) -> Reco
             continue
         if notice.ref and notice.ref != incident.ref:
             continue
+        if notice.unconfirmed and incident.severity is Severity.EVICT:
+            continue
         if not live and notice.since and incident.told and notice.since < incident.told:
             continue
         claimed = msgspec.structs.replace(

@@ -10,7 +10,7 @@ import pytest
 
 from events import registry
 from events.cloudevent import CloudEvent
-from events.notice import Kind, Severity
+from events.notice import Severity
 from functions import cordon
 from functions.edge import http, sender
 from functions.edge.context import Context, Outcome, Settings
@@ -67,12 +67,10 @@ def test_without_a_key_the_network_is_trusted() -> None:
     assert sender.is_known(event(), "")
 
 
-def test_only_what_a_cloud_accuses_a_machine_of_is_doubted() -> None:
+def test_only_what_a_cloud_says_is_doubted() -> None:
     spot = registry.read(event()).notices
     (doubted,) = sender.doubted(spot)
     assert doubted.unconfirmed
-    over = (msgspec.structs.replace(spot[0], kind=Kind.RECOVERY),)
-    assert sender.doubted(over) == over
     own = (msgspec.structs.replace(spot[0], source="kubernetes.node"),)
     assert sender.doubted(own) == own
 

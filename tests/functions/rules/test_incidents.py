@@ -343,6 +343,15 @@ class TestAccusedAgain:
         assert (one.severity, one.deadline) == (Severity.EVICT, late)
         assert not one.evidence.startswith(incidents.UNCONFIRMED)
 
+    def test_who_is_not_known_takes_nothing_back_for_which_a_node_is_emptied(self) -> None:
+        for severity, taken_back in ((Severity.EVICT, False), (Severity.WATCH, True)):
+            record = self.opened(severity=severity)
+            over = msgspec.structs.replace(recovery(), unconfirmed=True)
+            (one,) = self.hear(record, over, at=NOW + minutes(1)).incidents
+            assert (one.claimed is not None) is taken_back
+            (one,) = self.hear(record, recovery(), at=NOW + minutes(1)).incidents
+            assert one.claimed is not None
+
     def test_a_new_window_is_taken_and_an_older_message_does_not_bring_back_the_old(self) -> None:
         days = [NOW + timedelta(days=n) for n in (3, 20)]
         first = notice(deadline=days[0], since=NOW - minutes(9))
