@@ -15,6 +15,7 @@ import pytest
 
 from events import recording
 from tests.support.edge import binary
+from tests.support.processes import running
 
 ROOT = Path(__file__).parents[1]
 
@@ -55,14 +56,9 @@ def served() -> Iterator[int]:
         "GROUNDCREW_LOG_LEVEL": "info",
     }
     program = Path(sys.executable).with_name("functions-framework")
-    process = subprocess.Popen(
-        [str(program), "--target", "cordon", "--host", "127.0.0.1", "--port", str(port)],
-        cwd=ROOT,
-        env=environment,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-    )
-    try:
+    command = [str(program), "--target", "cordon", "--host", "127.0.0.1", "--port", str(port)]
+    said = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
+    with running(command, cwd=ROOT, env=environment, **said) as process:
         deadline = time.monotonic() + 30
         while True:
             try:
@@ -73,7 +69,6 @@ def served() -> Iterator[int]:
                 assert time.monotonic() < deadline
                 time.sleep(0.05)
         yield port
-    finally:
         process.terminate()
         output, _ = process.communicate(timeout=30)
     # Every line is JSON, so that a log collector can read all of them.

@@ -208,6 +208,7 @@ def build_program(
                     print(f"{label}: still building after {seconds:.0f} s", flush=True)
         finally:
             process.kill()
+            process.wait()
         if process.returncode != 0:
             said.seek(0)
             last_lines = "".join(said.readlines()[-15:])

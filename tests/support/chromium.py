@@ -49,6 +49,13 @@ class Chromium:
         self._session = ""
         self.log: list[str] = []
         self.requests: list[str] = []
+        try:
+            self._attach()
+        except BaseException:
+            self._end()
+            raise
+
+    def _attach(self) -> None:
         target = self.send("Target.createTarget", url="about:blank")["targetId"]
         attached = self.send("Target.attachToTarget", targetId=target, flatten=True)
         self._session = attached["sessionId"]
@@ -68,8 +75,15 @@ class Chromium:
 
     def close(self) -> None:
         self._session = ""
-        self.send("Browser.close")
-        self._process.wait(PATIENCE_SECONDS)
+        try:
+            self.send("Browser.close")
+            self._process.wait(PATIENCE_SECONDS)
+        finally:
+            self._end()
+
+    def _end(self) -> None:
+        self._process.kill()
+        self._process.wait()
         os.close(self._in)
         os.close(self._out)
         self._profile.cleanup()

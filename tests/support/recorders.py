@@ -3,7 +3,6 @@
 import contextlib
 import http.client
 import json
-import os
 import re
 import signal
 import subprocess
@@ -11,6 +10,8 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+
+from tests.support.processes import running
 
 PATIENCE = 30.0
 EVENT = {
@@ -25,11 +26,8 @@ EVENT = {
 class Recorder:
     """A running ``groundcrew record``."""
 
-    def __init__(self, folder: Path, *options: str) -> None:
-        command = [sys.executable, "-m", "infra.cli", "record", "--to", str(folder), "--port", "0"]
-        self.process = subprocess.Popen(
-            [*command, *options], stderr=subprocess.PIPE, text=True, env={**os.environ}
-        )
+    def __init__(self, process: subprocess.Popen[str]) -> None:
+        self.process = process
         assert self.process.stderr
         self.said: list[str] = []
         for line in self.process.stderr:
@@ -64,10 +62,6 @@ class Recorder:
 
 @contextlib.contextmanager
 def recorder(folder: Path, *options: str) -> Iterator[Recorder]:
-    made = Recorder(folder, *options)
-    try:
-        yield made
-    finally:
-        if made.process.poll() is None:
-            made.process.kill()
-        made.process.communicate()
+    command = [sys.executable, "-m", "infra.cli", "record", "--to", str(folder), "--port", "0"]
+    with running([*command, *options], stderr=subprocess.PIPE, text=True) as process:
+        yield Recorder(process)

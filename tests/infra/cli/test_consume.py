@@ -23,6 +23,7 @@ from infra.cli import main
 from infra.local.cluster import EmbeddedCluster, builders
 from infra.local.cluster import http as http_server
 from tests.support import aws as cloud
+from tests.support.processes import running
 
 NAMESPACE = "groundcrew-system"
 NODES = 20
@@ -154,19 +155,14 @@ def eventually(holds: Callable[[], bool], seconds: float = 30.0) -> None:
 
 def test_interruptions_in_the_queue_cordon_their_nodes_and_sigterm_ends_it(stand: Stand) -> None:
     stand.put("no JSON", *(cloud.spot(machine(n)) for n in range(NODES)))
-    process = subprocess.Popen(
-        [
-            sys.executable, "-m", "infra.cli", "consume", "--queue", stand.url, "--in-process",
-            "--kubeconfig", stand.kubeconfig, "--region", cloud.REGION, "--wait", "0",
-        ],
-        stdout=subprocess.PIPE,
-        text=True,
-    )  # fmt: skip
-    try:
+    command = [
+        sys.executable, "-m", "infra.cli", "consume", "--queue", stand.url, "--in-process",
+        "--kubeconfig", stand.kubeconfig, "--region", cloud.REGION, "--wait", "0",
+    ]  # fmt: skip
+    with running(command, stdout=subprocess.PIPE, text=True) as process:
         eventually(lambda: len(stand.cordoned()) == NODES)
         eventually(lambda: stand.depth() == 1)
         megabytes = resident(process.pid)
-    finally:
         process.send_signal(signal.SIGTERM)
         said, _ = process.communicate(timeout=60.0)
     assert process.returncode == 0

@@ -10,6 +10,7 @@ import pytest
 
 from events import recording
 from infra.cli import COMMANDS, main
+from tests.support.processes import running
 
 RECORDED = Path(recording.__file__).parent / "recorded"
 SPOT = RECORDED / "ec2_spot" / "terminate.json"
@@ -160,17 +161,13 @@ def test_help_names_every_command_and_loads_none() -> None:
 
 def test_a_reader_that_leaves_early_is_no_error() -> None:
     recorded = sorted(map(str, (RECORDED / "aws_health").glob("*.json"))) * 20
-    call = subprocess.Popen(
-        [sys.executable, "-m", "infra.cli", "notices", *recorded],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-    )
-    assert call.stdout is not None
-    assert call.stderr is not None
-    call.stdout.readline()
-    call.stdout.close()
-    errors = call.stderr.read()
-    call.stderr.close()
-    assert call.wait(timeout=60) == 0
+    command = [sys.executable, "-m", "infra.cli", "notices", *recorded]
+    with running(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as call:
+        assert call.stdout is not None
+        assert call.stderr is not None
+        call.stdout.readline()
+        call.stdout.close()
+        errors = call.stderr.read()
+        assert call.wait(timeout=60) == 0
     assert b"Traceback" not in errors
     assert b"BrokenPipe" not in errors
