@@ -1,9 +1,13 @@
 """The wheel works in an empty place, with everything that it reads inside it."""
 
+import ast
+import importlib.metadata
 import json
 import os
+import re
 import subprocess
 import sys
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import pytest
@@ -53,6 +57,61 @@ def test_it_is_the_wheel_that_runs_and_not_the_checkout(installed: Path, tmp_pat
     where = "import infra, events, functions; print(infra.__file__, events.__file__)"
     printed = _run([sys.executable, "-c", where], cwd=tmp_path, env=env).stdout
     assert all(path.startswith(str(installed)) for path in printed.split())
+
+
+def test_whatever_it_imports_is_installed_with_it(installed: Path) -> None:
+    """The tests' environment has more than a user's."""
+    (ours,) = importlib.metadata.distributions(path=[str(installed)])
+    there, waiting = set[str](), _needs(ours.requires or ())
+    while waiting:
+        name = waiting.pop()
+        if name not in there:
+            there.add(name)
+            try:
+                waiting |= _needs(importlib.metadata.requires(name) or ())
+            except importlib.metadata.PackageNotFoundError:
+                continue  # for another system or version of Python
+    packages = importlib.metadata.packages_distributions()
+    missing = {
+        module
+        for module in _imported(installed)
+        - sys.stdlib_module_names
+        - {"events", "functions", "infra"}
+        if not there & {_normal(name) for name in packages.get(module, ())}
+    }
+    assert missing == set()
+
+
+def _imported(installed: Path) -> set[str]:
+    def names(node: ast.AST) -> Iterator[str]:
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+            yield node.module
+
+    files = [installed / "main.py"]
+    for folder in ("events", "functions", "infra"):
+        files += (installed / folder).rglob("*.py")
+    trees = [ast.parse(file.read_text()) for file in files]
+    return {
+        name.partition(".")[0] for tree in trees for node in ast.walk(tree) for name in names(node)
+    }
+
+
+def _needs(requirements: Iterable[str]) -> set[str]:
+    needed = (line for line in requirements if "extra ==" not in line)
+    return {_normal(re.split(r"[^A-Za-z0-9._-]", line, maxsplit=1)[0]) for line in needed}
+
+
+def _normal(name: str) -> str:
+    return re.sub(r"[-_.]+", "-", name).lower()
+
+
+@pytest.mark.parametrize("program", ["groundcrew", "kubectl-groundcrew"])
+def test_its_programs_run(installed: Path, tmp_path: Path, program: str) -> None:
+    env = os.environ | {"PYTHONPATH": str(installed)}
+    said = _run([str(installed / "bin" / program), "replay", "--help"], cwd=tmp_path, env=env)
+    assert said.stdout.startswith(f"usage: {program.replace('-', ' ')} replay ")
 
 
 def test_a_scenario_plays(installed: Path, tmp_path: Path) -> None:
