@@ -44,7 +44,7 @@ def _short() -> list[Any]:
     return [
         pytest.param(name, marks=pytest.mark.controlplane if name == "false-alarms" else ())
         for name in scenario_file.known()
-        if name != "a-bad-week"
+        if name not in ("a-bad-week", "seven-days")  # played below, as they are told
     ]
 
 
@@ -81,6 +81,31 @@ def test_without_an_argument_a_bad_week_is_told_in_80_columns(
     assert re.search(r"a-bad-week: all \d+ expectations held", out)
     assert "0 disruption budgets broken" in out or "no disruption budget broken" in out
     assert "Try next: groundcrew replay --list" in out
+
+
+@pytest.fixture(scope="module")
+def in_the_readme() -> list[str]:
+    """The pieces of plays that it shows."""
+    readme = (Path(__file__).parents[3] / "README.md").read_text()
+    return re.findall(r"```text\n((?:Mon|Tue|Wed|Thu|Fri|Sat|Sun) .*?)```", readme, re.DOTALL)
+
+
+def test_the_readme_shows_a_bad_week_as_it_is_told(
+    bad_week: tuple[int, str, str], in_the_readme: list[str]
+) -> None:
+    assert in_the_readme[0] in bad_week[1]
+
+
+def test_the_readme_shows_seven_days_as_they_are_told(
+    in_the_readme: list[str],
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    code, out, err = replay(capsys, "seven-days")
+    assert (code, err) == (0, "")
+    assert re.search(r"seven-days: all \d+ expectations held", out)
+    assert in_the_readme[1] in out
 
 
 def test_thirty_nodes_that_a_mad_monitor_accuses_take_a_few_lines(
