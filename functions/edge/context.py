@@ -10,14 +10,15 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from functions.gateways.aws import client as aws_client
-from functions.gateways.aws.client import Aws
 from functions.gateways.clock import Clock, SystemClock
 from functions.gateways.kubernetes.client import Cluster
 from functions.gateways.together import Together
 from functions.rules.decision import Decision
+
+if TYPE_CHECKING:
+    from functions.gateways.aws.client import Aws
 
 
 @dataclass(frozen=True)
@@ -88,7 +89,7 @@ class Context:
         clock: Clock | None = None,
         settings: Settings | None = None,
         *,
-        aws: Callable[[], Aws] | None = None,
+        aws: "Callable[[], Aws] | None" = None,
         together: Together | None = None,
         handed: object | None = None,
     ) -> None:
@@ -106,8 +107,10 @@ class Context:
         return self._connect()
 
     @functools.cached_property
-    def aws(self) -> Aws:
-        return self._aws() if self._aws else aws_client.connect(self.clock)
+    def aws(self) -> "Aws":
+        from functions.gateways.aws import client
+
+        return self._aws() if self._aws else client.connect(self.clock)
 
     @property
     def requests(self) -> Mapping[str, int]:

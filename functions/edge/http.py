@@ -59,8 +59,8 @@ def function(
 ) -> View:
     """``handle`` as a view for functions-framework's ``http`` signature.
 
-    ``connect`` opens a cluster, on the first use in a call; by default the cluster that the
-    official client's configuration names.
+    ``connect`` opens a cluster, on the first use in a call; by default the one that
+    `gateways.kubernetes.connect` finds.
     """
     settings = settings or Settings.from_environment()
     call = Function(
@@ -171,9 +171,9 @@ def _respond(reply: Reply, *, unread: bool = False) -> flask.Response:
 
 @functools.cache
 def _cluster() -> Cluster:
-    from functions.gateways.kubernetes import official
+    from functions.gateways.kubernetes.connect import connect
 
-    return official.connect()
+    return connect()
 
 
 @functools.cache

@@ -12,8 +12,7 @@ from datetime import datetime, timedelta
 import msgspec
 
 from events.notice import Kind, Severity
-from functions.rules import drain_order, drain_state, incidents
-from functions.rules.cordoning.facts import DISMISSED
+from functions.rules import drain_order, drain_state, incidents, keys
 from functions.rules.decision import Action, Decision
 from functions.rules.drain_state import DrainState, State
 from functions.rules.drain_times import TICK, Looks
@@ -135,7 +134,7 @@ def is_leftover(node: NodeFacts) -> bool:
     state, _ = state_of(node)
     if state is None or state.state is State.DRAINED:
         return True
-    asked_for = (Severity.EVICT.value, DISMISSED)  # the second follows when cordon has looked
+    asked_for = (Severity.EVICT.value, keys.DISMISSED)  # the second follows when cordon has looked
     return state.state is State.STOPPED and view.state not in asked_for
 
 

@@ -5,6 +5,7 @@ strictly: an unknown field or a wrong type is an error that names the field, so 
 mistake never quietly leaves a default in force.
 """
 
+import contextlib
 import fnmatch
 import functools
 import hashlib
@@ -318,7 +319,7 @@ class Policy(_Document, frozen=True):
 def parse(text: str) -> Policy:
     """``text`` (YAML or JSON) laid over the defaults. Raises `PolicyError`."""
     try:
-        document = yaml.safe_load(text)
+        document = _load(text)
     except yaml.MarkedYAMLError as problem:
         line = problem.problem_mark.line + 1 if problem.problem_mark else 0
         raise PolicyError("", f"not YAML: {problem.problem}", line) from problem
@@ -342,7 +343,7 @@ def mistakes(text: str) -> list[PolicyError]:
         if not first.path:
             return [first]
     found: list[PolicyError] = []
-    document = yaml.safe_load(text)
+    document = _load(text)
     numbers: dict[str, list[int]] = {}
     while True:
         try:
@@ -484,8 +485,20 @@ def _check_maintenance(maintenance: Maintenance) -> None:
 
 @functools.cache
 def _defaults() -> dict[str, Any]:
-    loaded: dict[str, Any] = yaml.safe_load(default_text())
+    # libyaml, where PyYAML has it: ten times as fast, and each command waits for this. It counts
+    # the lines of mistakes otherwise, so that what people wrote is not read by it.
+    loaded: dict[str, Any] = yaml.load(
+        default_text(), getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+    )
     return loaded
+
+
+def _load(text: str) -> Any:
+    """YAML; where it is JSON, as that of the active copy, a hundred times as fast."""
+    if text.startswith("{"):
+        with contextlib.suppress(msgspec.DecodeError):
+            return msgspec.json.decode(text)
+    return yaml.safe_load(text)
 
 
 def _overlay(below: Any, above: Any) -> Any:

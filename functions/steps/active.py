@@ -11,6 +11,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -20,7 +21,9 @@ from functions.gateways.kubernetes.types import ConfigMap
 from functions.rules import hold, keys, ledger, pause, policy
 from functions.rules.ledger import Ledger
 from functions.rules.policy import Policy
-from functions.rules.replacing import book
+
+if TYPE_CHECKING:
+    from functions.rules.replacing import book
 
 POLICY_NAME = "groundcrew-policy-active"
 PAUSE_NAME = "groundcrew-pause"
@@ -159,9 +162,12 @@ def write_ledger(
     )
 
 
-def write_book(cluster: Cluster, active: Active, pool: str, new: book.Book) -> Active:
+def write_book(cluster: Cluster, active: Active, pool: str, new: "book.Book") -> Active:
     """Compare-and-set of replace's book of ``pool``, beside cordon's ledger. Raises one of
     `LOST_RACE`, and KeyError where the ConfigMap is missing: cordon's resync makes it."""
+    # Beside replace nobody needs it, and all its rules would come along.
+    from functions.rules.replacing import book
+
     known = active.shelf[pool]
     data = {**(known.data or {}), book.KEY: book.encode(new)}
     kept = cluster.replace_config_map_data(known, data)

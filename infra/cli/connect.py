@@ -60,12 +60,13 @@ def run(args: argparse.Namespace, act: Callable[[Session], int]) -> int:
 
 
 def reach(args: argparse.Namespace) -> Session:
-    from functions.gateways.kubernetes.official import connect
+    from functions.gateways.kubernetes.connect import transport
 
+    way = transport(args.kubeconfig, args.context)
     return Session(
-        cluster=connect(args.kubeconfig, args.context),
+        cluster=Cluster(way),
         namespace=args.namespace,
-        operator=lambda: _operator(args),
+        operator=lambda: _operator(way.user),
         clock=SystemClock(),
     )
 
@@ -110,19 +111,10 @@ def _explained(problem: errors.KubernetesError) -> str:
             return f"the API server refused: {problem}"
 
 
-def _operator(args: argparse.Namespace) -> str:
-    """``jane as cluster-admin``: the user of this computer, and of the kubeconfig."""
-    from kubernetes.config import ConfigException, list_kube_config_contexts
-
+def _operator(there: str) -> str:
+    """``jane as cluster-admin``: the user of this computer, and ``there``."""
     try:
         here = getpass.getuser()
     except (OSError, KeyError):  # a container whose user has no name
         here = ""
-    try:
-        contexts, chosen = list_kube_config_contexts(args.kubeconfig)  # type: ignore[no-untyped-call]
-        if args.context:
-            chosen = next(c for c in contexts if c["name"] == args.context)
-        there = str(chosen["context"].get("user", ""))
-    except (ConfigException, StopIteration):  # a pod's service account has no kubeconfig
-        there = ""
     return " as ".join(filter(None, (here, there))) or "unknown"

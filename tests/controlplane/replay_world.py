@@ -14,7 +14,7 @@ from typing import Any
 
 import msgspec
 
-from functions.gateways.kubernetes import official
+from functions.gateways.kubernetes.connect import transport
 from functions.gateways.kubernetes.transport import Request, Response, Transport
 from infra.local import player
 from infra.local.clock import SimulatedClock
@@ -55,7 +55,7 @@ def kwok_habits(workload: Workload) -> dict[str, str]:
 class RealWorld:
     def __init__(self, clock: SimulatedClock, cluster: ControlPlane) -> None:
         self.clock = clock
-        self._inner = official.connect(str(cluster.kubeconfig()))._transport
+        self._inner = transport(str(cluster.kubeconfig()))
         self._api = Api(self._inner)
         self.transport: Transport = _Noting(self._inner, self)
         self.unsettled = False

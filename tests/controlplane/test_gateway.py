@@ -9,7 +9,7 @@ import pytest
 
 from functions.gateways.kubernetes import errors
 from functions.gateways.kubernetes.client import Cluster
-from functions.gateways.kubernetes.official import connect
+from functions.gateways.kubernetes.connect import connect
 from functions.rules import keys
 from functions.steps import eviction_answers, pods
 from functions.steps.eviction_answers import Meaning

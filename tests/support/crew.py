@@ -10,7 +10,8 @@ from events.cloudevent import CloudEvent
 from functions.edge.context import Context, Settings
 from functions.gateways.clock import Clock, SystemClock
 from functions.gateways.kubernetes.client import Cluster
-from functions.gateways.kubernetes.official import OfficialTransport, connect
+from functions.gateways.kubernetes.connect import transport as connect
+from functions.gateways.kubernetes.rest import RestTransport
 from functions.gateways.kubernetes.transport import Request, Response, Transport
 
 
@@ -77,8 +78,6 @@ class Between:
         return self._inner.stream(request)
 
 
-def transport_to(kubeconfig: Path) -> OfficialTransport:
+def transport_to(kubeconfig: Path) -> RestTransport:
     """A transport of its own to a real API server, as another process would have."""
-    transport = connect(str(kubeconfig))._transport
-    assert isinstance(transport, OfficialTransport)
-    return transport
+    return connect(str(kubeconfig))

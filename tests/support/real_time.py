@@ -9,9 +9,9 @@ from datetime import timedelta
 from typing import Any
 
 from functions.gateways.clock import SystemClock
-from functions.gateways.kubernetes import errors
+from functions.gateways.kubernetes import connection, errors
 from functions.gateways.kubernetes.client import Cluster
-from functions.gateways.kubernetes.official import OfficialTransport
+from functions.gateways.kubernetes.rest import RestTransport
 from functions.gateways.kubernetes.transport import Request, Response
 from functions.rules import policy
 from functions.rules.draining import Result
@@ -55,10 +55,7 @@ class World(DrainWorld):
         self.clock = SystemClock()  # type: ignore[assignment]
         self.server = server
 
-        def load(configuration: object) -> None:
-            configuration.host = url  # type: ignore[attr-defined]
-
-        self.transport = OfficialTransport(load)
+        self.transport = RestTransport(lambda: connection.to(url))
         self.cluster = Cluster(self.transport)
         self.uid = self.add_node("n1", unschedulable=True)
         self.add_node("n2")

@@ -14,7 +14,7 @@ from werkzeug.serving import make_server
 
 from functions.edge import http
 from functions.edge.call import Function, Reply
-from functions.gateways.kubernetes import official
+from functions.gateways.kubernetes.connect import connect
 from infra.local import player
 from infra.local.broker import post
 from infra.local.clock import SimulatedClock
@@ -41,7 +41,7 @@ def play_over_http(scenario: Scenario, folder: Path) -> Played:
     world = EmbeddedWorld(clock)
     with contextlib.ExitStack() as stack:
         server = stack.enter_context(serve(world.cluster, on_wait=clock.waited))
-        cluster = official.connect(str(server.kubeconfig(folder / "kubeconfig")))
+        cluster = connect(str(server.kubeconfig(folder / "kubeconfig")))
         world.transport = cluster._transport
 
         def through(functions: Mapping[str, Function]) -> Mapping[str, Any]:

@@ -17,8 +17,9 @@ from typing import Any
 
 from functions.gateways.aws import calls
 from functions.gateways.clock import Clock, SystemClock
+from functions.gateways.kubernetes import official
 from functions.gateways.kubernetes.client import Cluster
-from functions.gateways.kubernetes.official import OfficialTransport
+from functions.gateways.kubernetes.rest import RestTransport
 
 LIFE = timedelta(minutes=15)
 RENEWED_BEFORE = timedelta(minutes=2)
@@ -103,4 +104,4 @@ def connect(region: str, name: str, clock: Clock | None = None) -> Cluster:
     def sign(configuration: Any) -> None:
         configuration.api_key["BearerToken"] = tokens.current()
 
-    return Cluster(OfficialTransport(load))
+    return Cluster(RestTransport(lambda: official.loaded(load)))

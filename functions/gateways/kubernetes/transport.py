@@ -1,7 +1,7 @@
 """How a request reaches an API server.
 
-The client speaks to a `Transport`, of which there are two: the official client's configuration
-and REST layer (`official`), and the embedded API server called in process by the replay. Both
+The client speaks to a `Transport`, of which there are two: connections to a real API server
+(`rest`), and the embedded API server called in process by the replay. Both
 move bytes, so that what the functions decode on a laptop is what they decode in a cluster.
 """
 

@@ -10,10 +10,7 @@ from datetime import datetime
 from functions.rules.cordoning.doubts import doubts_of, in_doubt, look_at_breakers, tell_breakers
 from functions.rules.cordoning.facts import (
     ACTED,
-    DISMISSED,
     FUNCTION,
-    HELD,
-    RELEASED,
     Facts,
     NodeFacts,
     Plan,
@@ -30,11 +27,11 @@ from functions.rules.cordoning.resting import is_at_rest
 from functions.rules.cordoning.settling import settle
 from functions.rules.cordoning.wishes import Wish, wish_of
 from functions.rules.decision import Action
+from functions.rules.keys import HELD, RELEASED
 from functions.rules.policy import Policy
 
 __all__ = [
     "ACTED",
-    "DISMISSED",
     "FUNCTION",
     "HELD",
     "RELEASED",

@@ -19,11 +19,6 @@ SELF = "kubernetes.node"
 """Source of what a Node says of itself, which can be read at any time."""
 
 
-HELD, DISMISSED, RELEASED = "held", "dismissed", "released"
-"""Values of the state label beside the severities: wants more than it may; somebody uncordoned
-it; only history is left."""
-
-
 ACTED = (Severity.CORDON.value, Severity.EVICT.value)
 """State labels of nodes that are out of service for an incident of ours."""
 

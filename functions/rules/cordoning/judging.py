@@ -9,10 +9,10 @@ from events.notice import Severity
 from functions.rules import claim, incidents
 from functions.rules.cordoning.asking import ask
 from functions.rules.cordoning.case import Case, Origin, main_of
-from functions.rules.cordoning.facts import DISMISSED, HELD, RELEASED, Facts, Verdict
+from functions.rules.cordoning.facts import Facts, Verdict
 from functions.rules.decision import Action
 from functions.rules.incidents import Cordon, Record, State
-from functions.rules.keys import EXCLUDE_FROM_LOAD_BALANCERS
+from functions.rules.keys import DISMISSED, EXCLUDE_FROM_LOAD_BALANCERS, HELD, RELEASED
 from functions.rules.ledger import Ledger
 from functions.rules.policy import Policy
 

@@ -9,8 +9,9 @@ from datetime import datetime
 
 from events.notice import Kind
 from functions.rules import incidents
-from functions.rules.cordoning.facts import RELEASED, NodeFacts
+from functions.rules.cordoning.facts import NodeFacts
 from functions.rules.incidents import Record, State
+from functions.rules.keys import RELEASED
 from functions.rules.ledger import Ledger
 from functions.rules.policy import Policy
 

@@ -204,7 +204,7 @@ def stand_on(
     )  # fmt: skip
     body = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}}
     # The writes of tests must not be taken for ours: they go by another name.
-    transport._agent = "a test"
+    transport.agent = "a test"
     made.send("POST", "/api/v1/namespaces", body)
     try:
         yield made

@@ -23,8 +23,9 @@ from functions.edge.sqs_consumer import Consumer
 from functions.edge.sqs_options import Options
 from functions.gateways.aws.queue import Queue
 from functions.gateways.clock import SystemClock
+from functions.gateways.kubernetes import connection
 from functions.gateways.kubernetes.client import Cluster
-from functions.gateways.kubernetes.official import OfficialTransport
+from functions.gateways.kubernetes.rest import RestTransport
 from functions.rules import policy
 from functions.steps import active
 from infra.local.cluster import EmbeddedCluster, builders
@@ -73,10 +74,7 @@ class World:
             cluster.apply(pod)
         self.url = cloud.queue(f"nodes{next(_NAMES)}", receives=1)
 
-        def load(configuration: Any) -> None:
-            configuration.host = url
-
-        api = Cluster(OfficialTransport(load))
+        api = Cluster(RestTransport(lambda: connection.to(url)))
         # Time enough in a call, whatever else this machine does meanwhile.
         settings = Settings(namespace=NAMESPACE, call_seconds=30.0)
         self.functions = functions(api.fresh, settings, SystemClock())

@@ -19,7 +19,7 @@ from events.errors import MalformedEvent
 from functions.edge import http
 from functions.edge.context import Answer, Context, Outcome, Settings
 from functions.edge.sqs_options import MORE
-from functions.gateways.kubernetes import official
+from functions.gateways.kubernetes import connect as connecting
 from functions.gateways.kubernetes.client import Cluster
 from functions.gateways.kubernetes.errors import KubernetesError, NotConfigured
 from tests.support.edge import Refusing, Silent, binary, client_of
@@ -348,7 +348,7 @@ def test_calls_share_their_connections_and_count_for_themselves(
         return Outcome()
 
     http._cluster.cache_clear()
-    monkeypatch.setattr(official, "connect", connect)
+    monkeypatch.setattr(connecting, "connect", connect)
     client = client_of(http.function("stub", handle, settings=Settings()), tmp_path, monkeypatch)
     for _ in range(2):
         client.post("/", headers=binary(), data=b"{}")

@@ -149,3 +149,14 @@ def test_the_first_label_that_is_there_names_the_pool(
     labels: dict[str, Any] | None, pool: str
 ) -> None:
     assert policy.default().pool_of(labels) == pool
+
+
+def test_the_active_copy_is_json_and_needs_no_yaml(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It takes YAML in Python a hundred times as long, for each command and each call."""
+    full = policy.dump(policy.parse("version: 1\nbudget: {pool: 5%}")).decode()
+    monkeypatch.setattr("yaml.safe_load", None)
+    assert policy.parse(full).budget.pool == 0.05
+
+
+def test_what_only_begins_like_json_is_yaml() -> None:
+    assert policy.parse("{version: 1, budget: {pool: 5%}}").budget.pool == 0.05

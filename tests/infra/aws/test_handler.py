@@ -9,8 +9,9 @@ import pytest
 
 from functions.gateways.aws import eks
 from functions.gateways.clock import SystemClock
+from functions.gateways.kubernetes import connection
 from functions.gateways.kubernetes.client import Cluster
-from functions.gateways.kubernetes.official import OfficialTransport
+from functions.gateways.kubernetes.rest import RestTransport
 from functions.rules import keys, policy
 from functions.steps import active
 from infra.aws import entry
@@ -59,7 +60,7 @@ def cluster(monkeypatch: pytest.MonkeyPatch) -> Iterator[EmbeddedCluster]:
 
         def connect(region: str, name: str) -> Cluster:
             asked.append((region, name))
-            return Cluster(OfficialTransport(lambda c: setattr(c, "host", server.url)))
+            return Cluster(RestTransport(lambda: connection.to(server.url)))
 
         monkeypatch.setattr(eks, "connect", connect)
         entry._crew.cache_clear()

@@ -116,22 +116,18 @@ def test_who_writes_is_the_user_here_as_the_user_of_the_kubeconfig(
     dead: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(getpass, "getuser", lambda: "jane")
-    assert operator("--kubeconfig", str(dead)) == "jane as admin"
-    assert operator("--kubeconfig", str(dead), "--context", "none") == "jane"
-    assert operator("--kubeconfig", str(dead.parent / "none")) == "jane"
+    parser = argparse.ArgumentParser()
+    connect.add_arguments(parser)
+    session = connect.reach(parser.parse_args(["--kubeconfig", str(dead)]))
+    assert session.operator() == "jane as admin"
+    assert connect._operator("") == "jane"
 
 
 def test_who_writes_is_unknown_where_the_user_has_no_name(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     def nameless() -> str:
         raise KeyError("getpwuid(): uid not found: 12345")
 
     monkeypatch.setattr(getpass, "getuser", nameless)
-    assert operator("--kubeconfig", str(tmp_path / "none")) == "unknown"
-
-
-def operator(*options: str) -> str:
-    parser = argparse.ArgumentParser()
-    connect.add_arguments(parser)
-    return connect._operator(parser.parse_args(options))
+    assert connect._operator("") == "unknown"

@@ -14,7 +14,8 @@ from functions.gateways.aws import errors
 from functions.gateways.aws.calls import Clients
 from functions.gateways.aws.eks import Tokens, address, token
 from functions.gateways.clock import SystemClock
-from functions.gateways.kubernetes.official import OfficialTransport
+from functions.gateways.kubernetes import official
+from functions.gateways.kubernetes.rest import RestTransport
 from functions.gateways.kubernetes.transport import Request
 from tests.support import aws as cloud
 
@@ -140,8 +141,8 @@ def test_each_request_to_the_cluster_carries_the_token_of_its_time(
         configuration.api_key_prefix["BearerToken"] = "Bearer"
         configuration.refresh_api_key_hook = lambda c: c.api_key.update(BearerToken=next(current))
 
-    transport = OfficialTransport(load)
-    pool = transport._session.pool
+    transport = RestTransport(lambda: official.loaded(load))
+    pool = transport._connection.pool
     monkeypatch.setattr(
         pool,
         "request",
