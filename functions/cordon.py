@@ -36,6 +36,7 @@ from functions.rules.budget import Place
 from functions.rules.cordoning import NodeFacts
 from functions.rules.decision import Action, Decision
 from functions.rules.ledger import Ledger, Pending
+from functions.rules.policy import fingerprint
 from functions.rules.rebuild import Census, rebuild
 from functions.steps import active, find, handed, mark, shares
 from functions.steps.active import CLUSTER
@@ -296,7 +297,14 @@ def _rebuild(crew: Crew, census: Census) -> Edit:
     def edit(ledgers: dict[str, Ledger]) -> dict[str, Ledger]:
         own = ledgers.get(CLUSTER, Ledger())
         pools = {pool: found for pool, found in ledgers.items() if pool != CLUSTER}
-        fresh = msgspec.structs.replace(own, rebuilt=crew.now, searched=crew.now, size=census.size)
+        in_force = crew.active
+        fresh = msgspec.structs.replace(
+            own,
+            rebuilt=crew.now,
+            searched=crew.now,
+            size=census.size,
+            policy=fingerprint(in_force.policy) if in_force.applied else own.policy,
+        )
         return {**rebuild(pools, census, crew.now), CLUSTER: fresh}
 
     return edit

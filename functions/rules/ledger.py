@@ -101,6 +101,9 @@ class Ledger(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     pending: dict[str, Pending] = {}
     """Cluster's ledger only: notices for machines that no node stands for yet, by the source's
     incident and machine."""
+    policy: str = ""
+    """Cluster's ledger only: fingerprint of the policy that was in force when all nodes were last
+    read and there was one. Empty: the defaults have been, since none was applied."""
     extra: dict[str, Any] = {}
     """Fields of a newer version, kept as they came."""
 

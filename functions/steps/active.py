@@ -1,8 +1,9 @@
 """What is in force now: the active policy, the pauses and the ledgers, in one request.
 
 A policy acts only as its validated copy, the ConfigMap ``groundcrew-policy-active`` that
-``groundcrew policy apply`` writes with its fingerprint: one that was edited by hand, or is
-broken, stops every act but recoveries until it is put right.
+``groundcrew policy apply`` writes with its fingerprint: one that was edited by hand, is broken,
+or is gone after it was in force, stops every act but recoveries until it is put right. The
+defaults, for want of any, may do what it kept from being done.
 """
 
 import functools
@@ -50,6 +51,8 @@ class Active:
     """The template of the Job that collects evidence, as YAML."""
     holds: Mapping[str, hold.Hold | str] = field(default_factory=dict)
     """By `hold.key`; a text says what is wrong with one that cannot be read."""
+    applied: bool = False
+    """``policy`` is one that was applied, and not the defaults for want of it."""
 
     def paused(self, pool: str, now: datetime) -> str:
         """Why nothing may be done in ``pool``; empty when it may."""
@@ -62,7 +65,7 @@ class Active:
 
 def read(cluster: Cluster, namespace: str) -> Active:
     """Everything in force. One LIST of our own ConfigMaps."""
-    in_force, author, trouble, evidence = policy.default(), "", "", ""
+    in_force, applied, author, trouble, evidence = policy.default(), False, "", "", ""
     pauses: dict[str, pause.Pause] = {}
     ledgers: dict[str, Ledger] = {}
     shelf: dict[str, ConfigMap] = {}
@@ -71,7 +74,7 @@ def read(cluster: Cluster, namespace: str) -> Active:
         part, name = found.metadata.label(keys.PART), found.metadata.name
         if part == "policy" and name == POLICY_NAME:
             in_force, wrong = _policy(found, in_force)
-            trouble = trouble or wrong
+            applied, trouble = True, trouble or wrong
             author = (found.data or {}).get("author", "")
         elif part == "pause" and name == PAUSE_NAME:
             pauses, wrong = _pauses(found)
@@ -87,7 +90,17 @@ def read(cluster: Cluster, namespace: str) -> Active:
                 ledgers[pool] = ledger.decode((found.data or {}).get("ledger", ""))
             except ledger.Unreadable:
                 continue  # as good as missing: the resync rebuilds it over the ConfigMap
-    return Active(in_force, pauses, ledgers, shelf, trouble, author, evidence, holds)
+    known = ledgers.get(CLUSTER, Ledger()).policy
+    if known and not applied:
+        trouble = (
+            f"ConfigMap {POLICY_NAME} is gone, or has lost its label {keys.PART}=policy, and "
+            f"policy {known} was in force: apply it anew with `groundcrew policy apply FILE` "
+            "(one that says only `version: 1` puts the defaults in force)"
+        )
+    applied = applied and not trouble
+    return Active(
+        in_force, pauses, ledgers, shelf, trouble, author, evidence, holds, applied=applied
+    )
 
 
 def policy_data(document: Policy, author: str) -> dict[str, str]:

@@ -71,6 +71,7 @@ class TestPolicy:
     def test_an_empty_one_stops_every_act(self, shelf: Shelf, data: dict[str, str] | None) -> None:
         shelf.put(active.POLICY_NAME, "policy", data)
         assert "apply" in shelf.read().paused("any", NOW)
+        assert not shelf.read().applied
 
     def test_one_that_no_longer_parses_stops_every_act_and_names_the_field(
         self, shelf: Shelf
@@ -80,6 +81,20 @@ class TestPolicy:
         found = shelf.read()
         assert found.policy == policy.default()
         assert "budget.poool" in found.paused("any", NOW)
+
+    def test_one_that_was_in_force_and_is_gone_stops_every_act_and_says_which(
+        self, shelf: Shelf
+    ) -> None:
+        known = policy.fingerprint(STRICT)
+        active.write_ledger(shelf.cluster, HOME, shelf.read(), CLUSTER, Ledger(policy=known))
+        found = shelf.read()
+        assert found.policy == policy.default()
+        assert f"is gone, or has lost its label groundcrew.dev/part=policy, and policy {known}" in (
+            found.paused("any", NOW)
+        )
+        assert not found.applied
+        shelf.put(active.POLICY_NAME, "policy", active.policy_data(policy.default(), "ann"))
+        assert (shelf.read().trouble, shelf.read().applied) == ("", True)
 
 
 class TestPauses:

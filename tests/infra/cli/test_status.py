@@ -4,6 +4,7 @@ import io
 import json
 import re
 from datetime import datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,7 +14,7 @@ from events.notice import Cause, Identity, Kind, Severity
 from functions.steps import active
 from infra.cli import screen
 from infra.local.cluster import builders
-from tests.support.fleet import Fleet, Shell, words
+from tests.support.fleet import NAMESPACE, Fleet, Shell, words
 
 
 def report(groundcrew: Shell, *arguments: str) -> Any:
@@ -164,6 +165,32 @@ def test_a_policy_that_counts_no_more_is_told(groundcrew: Shell, fleet: Fleet) -
     assert code == 1
     assert "changed by hand" in out
     assert "nothing but recoveries is done" in words(out)
+
+
+def test_a_policy_that_is_gone_stops_what_it_might_have_stopped_until_one_is_applied(
+    groundcrew: Shell, fleet: Fleet, tmp_path: Path
+) -> None:
+    """By the defaults the node would be cordoned; the policy that is gone only watched."""
+    mild = tmp_path / "mild.yaml"
+    mild.write_text("version: 1\nshadow: [{check: Accelerated*}]\n")
+    assert groundcrew("policy", "apply", str(mild), "--confirm")[0] == 0
+    fleet.resync()
+    fleet.server.delete("ConfigMap", NAMESPACE, active.POLICY_NAME)
+    for minutes in (0, 6):
+        fleet.pass_time(minutes=minutes)
+        cordon_only(fleet, "a-01")
+        fleet.resync()
+        code, out, _ = groundcrew("status")
+        assert code == 1
+        assert "groundcrew-policy-active is gone" in words(out)
+        assert "nothing but recoveries is done" in words(out)
+        assert report(groundcrew)["nodes"][0]["state"] == "held"
+    defaults = tmp_path / "defaults.yaml"
+    defaults.write_text("version: 1\n")
+    assert groundcrew("policy", "apply", str(defaults), "--confirm")[0] == 0
+    fleet.resync()
+    assert groundcrew("status")[0] == 0
+    assert report(groundcrew)["nodes"][0]["state"] == "cordon"
 
 
 def test_others_cordons_are_counted_and_shown_by_name_with_all(
