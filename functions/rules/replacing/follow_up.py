@@ -1,6 +1,8 @@
-"""What becomes of a machine that has ended by us: the one that comes in its place."""
+"""What becomes of a machine that has ended by us: the one that comes in its place. The seven days
+run until that one serves."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import datetime, timedelta
 
 import msgspec
@@ -9,8 +11,18 @@ from functions.rules.decision import Action
 from functions.rules.policy import Policy
 from functions.rules.replacing import returned
 from functions.rules.replacing.book import Entry
-from functions.rules.replacing.facts import TICK, Act, Facts, Joined, MachineFacts, Step
+from functions.rules.replacing.facts import (
+    TICK,
+    Act,
+    Facts,
+    Guard,
+    Joined,
+    MachineFacts,
+    Step,
+    Verdict,
+)
 from functions.rules.replacing.lost import ON_DEMAND
+from functions.rules.replacing.risk import warned
 from functions.rules.replacing.words import say
 
 REPLACED = "dev.groundcrew.vm.replaced"
@@ -27,9 +39,13 @@ def decide(one: MachineFacts, facts: Facts, policy: Policy, now: datetime) -> St
     late = entry.ended + policy.replace.joined_within
     if facts.joined is None:
         return Step(facts=one, entry=entry, act=act, look_again=now + TICK)
-    if again := _same_hardware(one, entry, facts):
-        return _came_back(one, entry, again, act, now)
+    again = _same_hardware(one, entry, facts)
     candidate, serves = _replacement(one, entry, facts)
+    if act is Act.RELEASE and (again or serves):
+        # What held its volumes first: nobody looks after a machine that is over.
+        return Step(facts=one, entry=entry, act=act, look_again=now + TICK)
+    if again:
+        return _came_back(one, entry, again, act, now)
     if candidate is not None and serves:
         closed = entry.close(
             f"replaced by {candidate.node} ({candidate.machine})", now, candidate.machine
@@ -57,10 +73,11 @@ def decide(one: MachineFacts, facts: Facts, policy: Policy, now: datetime) -> St
                 },
             ),
         )
+    why = f"{candidate.node} has joined and {candidate.waits_for}" if candidate else _none(entry)
+    awaited = Verdict(Guard.NODE, False, f"it has ended, and {why}")
+    if risk := warned(one, entry, policy, now, (awaited,)):
+        return replace(risk, act=act)
     if now >= late and not entry.missing:
-        why = (
-            f"{candidate.node} has joined and {candidate.waits_for}" if candidate else _none(entry)
-        )
         kept = msgspec.structs.replace(entry, missing=True)
         said = say(
             one,
@@ -79,7 +96,9 @@ def decide(one: MachineFacts, facts: Facts, policy: Policy, now: datetime) -> St
         )
     if now - entry.ended >= GIVEN_UP:
         closed = entry.close("ended; no replacement ever served", now)
-        return Step(facts=one, entry=closed, act=act)
+        says = f"no replacement ever served, {_long(now - entry.ended)} after its end: {why}; it is"
+        said = say(one, Action.MISSING, f"{says} waited for no longer", blocked_by=(why,))
+        return Step(facts=one, entry=closed, act=act, decisions=(said,))
     return Step(facts=one, entry=entry, act=act, look_again=now + TICK * (1 if now < late else 10))
 
 

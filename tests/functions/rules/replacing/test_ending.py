@@ -285,6 +285,41 @@ def test_hardware_is_known_again_long_after_its_replacement_serves() -> None:
     assert back(host="h-1")[0].startswith(f"host h-1 was that of {MACHINE} (node n1)")
 
 
+def test_the_seven_days_run_until_another_one_serves() -> None:
+    gone = machine(
+        view=None,
+        record=None,
+        closer=None,
+        entry=ended(began=NOW - 5 * DAY, warned=1, missing=True),
+    )
+    waits = joined(waits_for="is not ready")
+    step = decide(gone, FULL, NOW + HOUR, joined=(waits,))
+    (said,) = step.decisions
+    assert said.action is Action.AT_RISK
+    assert said.reason == (
+        "1 d 23 h left of the seven days; node: it has ended, and n9 has joined and is not ready"
+    )
+    assert step.answer is not None
+    assert step.answer[0] == "dev.groundcrew.sla.at-risk"
+    again = decide(replace(gone, entry=step.entry), FULL, NOW + HOUR, joined=(waits,))
+    assert again.decisions == ()
+    (said,) = decide(
+        replace(gone, entry=step.entry), FULL, NOW + HOUR, joined=(joined(),)
+    ).decisions
+    assert said.action is Action.REPLACED
+
+
+def test_what_held_its_volumes_is_let_go_before_it_is_over() -> None:
+    """Its replacement may serve before its Node could be deleted: a lost race."""
+    for hardware in ((), ("GPU-1",)):
+        kept = changed(ended(gpus=("GPU-1",)), released=False)
+        gone = machine(view=None, record=None, closer=None, entry=kept)
+        step = decide(gone, FULL, NOW + MINUTE, joined=(joined(gpus=hardware),))
+        assert (step.act, step.changed, step.decisions) == (Act.RELEASE, False, ())
+    late = decide(gone, FULL, NOW + HOUR, joined=())
+    assert (late.act, [d.action for d in late.decisions]) == (Act.RELEASE, [Action.MISSING])
+
+
 def test_one_machine_replaces_one() -> None:
     taken = {"m": entry(phase=Phase.CLOSED, replacement=NEW)}
     books = {"": book(), "gpu": book(machines=taken)}
@@ -292,8 +327,11 @@ def test_one_machine_replaces_one() -> None:
 
 
 def test_nobody_waits_for_ever() -> None:
-    step = follow(at=8 * DAY)
-    missing = machine(view=None, record=None, closer=None, entry=step.entry)
+    told = ended(warned=5, missing=True)
+    missing = machine(view=None, record=None, closer=None, entry=told)
     closed = decide(missing, FULL, NOW + 8 * DAY, joined=())
     assert closed.entry is not None
     assert closed.entry.over
+    (said,) = closed.decisions
+    assert said.action is Action.MISSING
+    assert said.reason.endswith("no node has joined its pool; it is waited for no longer")

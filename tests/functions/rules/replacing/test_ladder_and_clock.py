@@ -268,6 +268,12 @@ def test_a_machine_that_somebody_has_rebooted_is_not_rebooted_by_us() -> None:
     assert decide(seen_late, FULL).rung == "replace"
 
 
+def test_a_machine_whose_boots_nobody_can_tell_apart_is_not_rebooted() -> None:
+    blind = machine(view=node(boot_id="", **MARKED), entry=entry(first_boot="", seen_boot=""))
+    step = decide(blind, FULL)
+    assert (step.rung, step.act) == ("replace", Act.TERMINATE)
+
+
 def test_at_most_two_reboots_of_a_machine_in_seven_days_whatever_its_incidents() -> None:
     twice = entry(reboots=(NOW - 6 * DAY, NOW - DAY))
     assert decide(machine(entry=twice), FULL).rung == "replace"
