@@ -823,6 +823,57 @@ def test_a_lost_request_of_any_verb_only_delays_the_drain(
     assert len(asked) == len(set(asked)), "nobody was asked twice who had heard it"
 
 
+def test_whenever_the_process_dies_the_next_goes_on_and_does_nothing_twice() -> None:
+    lived = 0
+    while True:
+        world = World()
+        world.set_policy("drain: {gang_notice: 10s}")
+        world.add_node("n3")
+        world.pod("web-1", app="web")
+        world.pod("slow", app="web", stop_seconds=8, grace_seconds=30)
+        for number, node in enumerate(("n1", "n3")):
+            world.pod(f"rank-{number}", app="train", on=node, labels=GANG)
+        world.mark()
+        if not _dies_after(world, lived):
+            break
+        world.clock.sleep(5)
+        world.tick(8)
+        assert world.state().state is State.DRAINED, f"after {lived} requests"
+        assert world.pods_on() == []
+        written = Counter(
+            f"{r.verb} {r.path}"
+            for r in world.server.requests()
+            if 200 <= r.status < 300 and "/pods/" in r.path and r.verb in ("create", "patch")
+        )
+        assert len(written) == 3 + 2, "three evictions, two warnings"
+        assert set(written.values()) == {1}, f"after {lived} requests"
+        assert set(Counter(world.events()).values()) <= {1}
+        lived += 1
+    assert lived > 10, "it died after each request of the first three calls"
+
+
+def _dies_after(world: World, requests: int) -> bool:
+    """Whether it did within three calls: then nothing is asked or heard any more."""
+    asked = 0
+
+    def count(_: object) -> None:
+        nonlocal asked
+        asked += 1
+        if asked == requests:
+            world.server.faults.drop("*", "", times=10_000)
+
+    if requests:
+        world.server.faults.before("*", "", count, times=10_000)
+    else:
+        world.server.faults.drop("*", "", times=10_000)
+    try:
+        world.tick(3)
+    except errors.Unreachable:
+        asked = max(asked, requests)
+    world.server.faults.clear()
+    return asked >= requests
+
+
 def test_a_node_that_is_back_under_its_name_in_the_middle_is_left_alone(world: World) -> None:
     world.pod("slow", app="web", stop_seconds=60)
     world.mark()
