@@ -35,21 +35,45 @@ that the functions read. If it would change what happens to more than 5% of the 
 now, or if a budget, a breaker, a deadline or another protection gets looser, it says what would
 change and waits for --confirm."""
 
+APPLY_EXAMPLES = """\
+  groundcrew policy apply policy.yaml --dry-run
+  groundcrew policy apply policy.yaml --confirm --author "jane, ticket 4711\""""
+
+CHECK_EXAMPLES = """\
+  groundcrew policy check policy.yaml
+  kubectl get configmap drafts -o json | jq -r '.data["policy.yaml"]' | groundcrew policy check -"""
+
+SCHEMA_EXAMPLES = """\
+  groundcrew policy schema > policy.schema.json"""
+
+SHOW_EXAMPLES = """\
+  groundcrew policy show > policy.yaml
+  groundcrew policy show --default | less"""
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.description, parser.epilog = DESCRIPTION, EPILOG
     actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
 
-    check = actions.add_parser("check", help="find every mistake in a file, with line and field")
+    def action(name: str, words: str, examples: str, about: str = "") -> argparse.ArgumentParser:
+        return actions.add_parser(
+            name,
+            help=words,
+            description=about or f"{words[0].upper()}{words[1:]}.",
+            epilog=f"examples:\n{examples}",
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+        )
+
+    check = action("check", "find every mistake in a file, with line and field", CHECK_EXAMPLES)
     check.add_argument("files", nargs="+", metavar="FILE", help="a policy, or - for stdin")
 
-    actions.add_parser("schema", help="print the JSON Schema, for editors and CI")
+    action("schema", "print the JSON Schema, for editors and CI", SCHEMA_EXAMPLES)
 
-    show = actions.add_parser("show", help="print what is in force, as a file to start from")
+    show = action("show", "print what is in force, as a file to start from", SHOW_EXAMPLES)
     show.add_argument("--default", action="store_true", help="the defaults, with their reasons")
     connect.add_arguments(show)
 
-    apply = actions.add_parser("apply", help="put a file in force", description=APPLY)
+    apply = action("apply", "put a file in force", APPLY_EXAMPLES, APPLY)
     apply.add_argument("file", metavar="FILE", help="a policy, or - for stdin")
     apply.add_argument("--confirm", action="store_true", help="although it moves or loosens much")
     apply.add_argument(

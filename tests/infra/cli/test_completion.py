@@ -1,7 +1,9 @@
 """Completion scripts: of every command, and ones that the shell can read."""
 
+import argparse
 import shutil
 import subprocess
+from collections.abc import Iterator
 
 import pytest
 
@@ -35,10 +37,16 @@ def test_bash_completes_commands_and_their_options(capsys: pytest.CaptureFixture
     assert "--policy" in complete("replay --p", 2)
 
 
-@pytest.mark.parametrize("command", [c.name for c in COMMANDS])
-def test_the_help_of_every_command_has_an_example(
-    command: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    with pytest.raises(SystemExit):
-        parser(command).parse_args([command, "--help"])
-    assert f"groundcrew {command}" in capsys.readouterr().out.partition("example")[2]
+def _leaves(made: argparse.ArgumentParser) -> Iterator[argparse.ArgumentParser]:
+    """The parsers of all commands, also of those below others."""
+    below = [a for a in made._actions if isinstance(a, argparse._SubParsersAction)]
+    for action in below:
+        for one in action.choices.values():
+            yield one
+            yield from _leaves(one)
+
+
+@pytest.mark.parametrize("one", list(_leaves(parser(every=True))), ids=lambda one: one.prog)
+def test_the_help_of_every_command_has_an_example(one: argparse.ArgumentParser) -> None:
+    command = one.prog.removeprefix(parser().prog)
+    assert f"groundcrew{command}" in one.format_help().partition("\nexamples:\n")[2]
