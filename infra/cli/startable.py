@@ -20,7 +20,7 @@ Azure gives a reboot a quarter of an hour, and begins it at once when it is told
 sent: whoever asks the metadata service on one of the machines posts the request there."""
 
 EPILOG = """\
-example:
+examples:
   at=http://169.254.169.254/metadata/scheduledevents?api-version=2020-07-01
   curl -sH Metadata:true "$at" | groundcrew startable - | curl -sH Metadata:true -d @- "$at"
 
