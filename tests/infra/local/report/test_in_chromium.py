@@ -237,6 +237,48 @@ def test_every_control_has_a_name_and_every_id_is_its_own(browser: Chromium, wee
     assert all(b - a <= 1 for a, b in itertools.pairwise(levels)), levels
 
 
+FAINT = """
+(() => {
+  const parts = text => text.match(/[\\d.]+/g).map(Number);
+  const light = ([r, g, b]) => [r, g, b].map(v => v / 255)
+    .map(v => v <= .04045 ? v / 12.92 : ((v + .055) / 1.055) ** 2.4)
+    .reduce((sum, v, at) => sum + v * [.2126, .7152, .0722][at], 0);
+  const solid = color => { const found = parts(color); return (found[3] ?? 1) > .9; };
+  const ground = one => {
+    for (let e = one; e; e = e.parentElement) {
+      const color = getComputedStyle(e).backgroundColor;
+      if (solid(color)) return color;
+    }
+    return "rgb(255, 255, 255)";
+  };
+  const faint = [];
+  const walker = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
+  while (walker.nextNode()) {
+    const text = walker.currentNode.data.trim(), one = walker.currentNode.parentElement;
+    if (!text || !one.checkVisibility() || one.closest("script, style")) continue;
+    const style = getComputedStyle(one), ink = one.closest("svg") ? style.fill : style.color;
+    const [a, b] = [light(parts(ink)), light(parts(ground(one)))].sort((x, y) => y - x);
+    if ((a + .05) / (b + .05) < 4.5) faint.push(`${text}: ${ink} on ${ground(one)}`);
+  }
+  return [...new Set(faint)];
+})()
+"""
+"""What is written with less contrast than WCAG 2 wants of text (AA), as the browser draws it."""
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_all_that_is_written_can_be_read_as_it_is_drawn(
+    browser: Chromium, week: Path, run: model.Run, theme: str
+) -> None:
+    browser.media(prefers_color_scheme=theme)
+    browser.open(week)
+    assert browser.js(FAINT) == []
+    browser.click(f"{item(run, 'h100-19')}:not([data-item='n'])")
+    assert browser.js(FAINT) == [], "beside the chart"
+    browser.js("document.querySelector('h1').style.color = 'var(--line)'")
+    assert len(browser.js(FAINT)) == 1, "and what is faint is seen"
+
+
 def test_the_report_can_be_printed(browser: Chromium, week: Path) -> None:
     browser.media(prefers_color_scheme="dark")
     browser.open(week)
