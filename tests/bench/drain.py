@@ -4,12 +4,14 @@
 
 Each drains the same pods on the same control plane (a real API server, scheduler and controllers,
 with kwok for kubelets), in turns, as a process of its own that has to start. Told are seconds,
-the ratio to kubectl, and the requests that each pod costs, counted in the API server's audit log.
+the ratio to kubectl, and from the API server's audit log the requests that each pod costs, how
+many evictions came within a second at most, and how many were refused.
 ``bound`` is what no drain can beat: the longest grace, and for the disruption budget one
 replacement after the other, each as long as it took when nothing else was going on.
 """
 
 import argparse
+import bisect
 import json
 import math
 import os
@@ -21,10 +23,12 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 from functions import drain
+from functions.rules import policy
 from functions.rules.drain_state import State
 from tests.controlplane.access import eventually
 from tests.controlplane.bed import STARTS, STOPS, Bed
@@ -36,7 +40,10 @@ REPLACEMENT_SECONDS = 2
 CALL_SECONDS = 4.0
 TICK_SECONDS = 5.0
 """How often the clock wakes the drain function."""
-USERS = ("kubectl", "command", "function")
+OURS = ("command", "function")
+USERS = ("kubectl", *OURS)
+EVICTIONS_A_SECOND = policy.default().drain.evictions_per_second
+A_SECOND = timedelta(seconds=1)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,8 +77,19 @@ CASES = (
 @dataclass
 class Taken:
     seconds: list[float] = field(default_factory=list)
-    requests: list[float] = field(default_factory=list)
+    asked: list["Asked"] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What the API server was asked."""
+
+    requests: float
     """For each pod."""
+    a_second: int
+    """The most evictions that came within one."""
+    refused: int
+    """Evictions."""
 
 
 class Bench:
@@ -100,8 +118,7 @@ class Bench:
                     go(bed, names)
                     taken[way].seconds.append(time.monotonic() - started)
                     self._check(bed, names)
-                    sent = self._sent(mark, way)
-                    taken[way].requests.append(sent / (case.pods * case.nodes))
+                    taken[way].asked.append(self._asked(mark, way, case.pods * case.nodes))
         return _figures(case, taken, statistics.median(bounds) if bounds else case.bound)
 
     @contextmanager
@@ -212,16 +229,24 @@ class Bench:
         if left:
             raise SystemExit(f"{len(left)} pods are left on {names}")
 
-    def _sent(self, mark: int, way: str) -> int:
+    def _asked(self, mark: int, way: str, pods: int) -> Asked:
         user = self.cluster.username(way)
         # A watch is logged twice: when it begins, and when it ends.
-        ours = (e.raw["auditID"] for e in self.cluster.audit_since(mark) if e.user == user)
-        return len(set(ours))
+        ours = {e.raw["auditID"]: e for e in self.cluster.audit_since(mark) if e.user == user}
+        evictions = [e for e in ours.values() if e.subresource == "eviction"]
+        came = sorted(datetime.fromisoformat(e.raw["requestReceivedTimestamp"]) for e in evictions)
+        within = (bisect.bisect_left(came, at + A_SECOND) - n for n, at in enumerate(came))
+        return Asked(
+            requests=len(ours) / pods,
+            a_second=max(within, default=0),
+            refused=sum(e.code >= 400 for e in evictions),
+        )
 
 
 def _figures(case: Case, taken: dict[str, Taken], bound: float | None) -> dict[str, Any]:
     seconds = {way: statistics.median(t.seconds) for way, t in taken.items()}
-    requests = {way: statistics.median(t.requests) for way, t in taken.items()}
+    requests = {way: statistics.median(a.requests for a in t.asked) for way, t in taken.items()}
+    asked = {way: t.asked for way, t in taken.items()}
     return {
         "kubectl_s": round(seconds["kubectl"], 2),
         "groundcrew_s": round(seconds["command"], 2),
@@ -231,6 +256,8 @@ def _figures(case: Case, taken: dict[str, Taken], bound: float | None) -> dict[s
         "kubectl_requests_per_pod": round(requests["kubectl"], 2),
         "function_requests_per_pod": round(requests["function"], 2),
         "bound_s": None if bound is None else round(bound, 2),
+        "most_evictions_a_second": max(a.a_second for w in OURS for a in asked[w]),
+        "refused_evictions": {way: max(a.refused for a in asked[way]) for way in USERS},
     }
 
 
@@ -245,6 +272,8 @@ def verdict(case: Case, found: dict[str, Any]) -> str:
             wrong.append(f"over {most:.1f} s")
     if case.pods >= 100 and found["requests_per_pod"] > 1.3:
         wrong.append("over 1.3 requests a pod")
+    if found["most_evictions_a_second"] > EVICTIONS_A_SECOND:
+        wrong.append(f"{found['most_evictions_a_second']} evictions within a second")
     return ", ".join(wrong)
 
 
