@@ -74,45 +74,6 @@ def test_an_instance_in_a_capacity_reservation_says_so_whatever_its_node_does(
         assert looked.reserved == "it runs in capacity reservation cr-0123"
 
 
-def in_state(state: str) -> AutoScaling:
-    found = types_of_aws.ScalingInstance(
-        instance_id="i-1", group="gpus", zone="us-east-1a", state=state
-    )
-    return AutoScaling(Aws(), found)
-
-
-@pytest.mark.parametrize(
-    ("state", "seen", "protected"),
-    [
-        ("InService", Seen.RUNNING, False),
-        ("Terminating:Wait", Seen.ENDING, False),
-        ("Standby", Seen.RUNNING, True),
-        ("Detaching", Seen.RUNNING, True),
-    ],
-)
-def test_what_its_group_does_with_an_instance_is_heard(
-    aws: Aws, state: str, seen: Seen, protected: bool
-) -> None:
-    """Held by a hook it runs, by EC2's word; out of the group none would come in its place."""
-    one, _ = cloud.group(size=2)
-    looked = in_state(state).look(machine(one))
-    assert (looked.seen, bool(looked.protected)) == (seen, protected)
-
-
-def test_an_instance_of_another_account_is_none_of_ours(
-    aws: Aws, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Shared with us, it is described to us."""
-    (one,) = cloud.instances()
-    found = aws.instance(types_of_aws.Machine.of(machine(one).provider_id))
-    assert found is not None
-    theirs = replace(found, account="999999999999")
-    monkeypatch.setattr(aws, "instance", lambda _: theirs)
-    looked = choose(machine(one), aws).look(machine(one))
-    assert (looked.seen, looked.account) == (Seen.UNKNOWN, "")
-    assert "999999999999" in looked.says
-
-
 def test_an_instance_of_no_group_ends(aws: Aws) -> None:
     (one,) = cloud.instances()
     way = choose(machine(one), aws)
