@@ -6,7 +6,7 @@ came back; that a drain still waits every five seconds is for the log.
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from functions.rules.decision import Action, Decision
 from infra.local.timeline import Checked, Did, Entry, Happened, Trouble
@@ -33,12 +33,16 @@ class Story:
 
     def add(self, entry: Entry) -> list[Line]:
         """The lines of the moment before, if ``entry`` begins another."""
-        ends = bool(self._moment) and (
-            isinstance(entry, Happened) or entry.at != self._moment[-1].at
-        )
-        lines = self.end() if ends else []
+        lines = self.end() if self._moment and self._ends(entry) else []
         self._moment.append(entry)
         return lines
+
+    def _ends(self, entry: Entry) -> bool:
+        if isinstance(entry, Happened):
+            return True
+        if all(_only_keeps(one) for one in (*self._moment, entry)):
+            return entry.at - self._moment[0].at >= _TOGETHER
+        return entry.at != self._moment[-1].at
 
     def end(self) -> list[Line]:
         """The lines of what was added last."""
@@ -78,6 +82,16 @@ class Story:
                 tone = "quiet"  # of a drain that had nothing to do
             told.append((entry, word, tone))
         return told
+
+
+_TOGETHER = timedelta(minutes=1)
+"""So long is a moment in which nodes are held back and nothing else happens: events that were
+recorded come one by one, also those of a monitor that accuses half the fleet at once."""
+
+
+def _only_keeps(entry: Entry) -> bool:
+    """Whether it changed nothing but what is known of a node that is held back."""
+    return isinstance(entry, Did) and entry.decision.action in (Action.OPEN, Action.HOLD)
 
 
 _WORDS = {

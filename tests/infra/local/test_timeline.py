@@ -56,6 +56,24 @@ def test_what_is_held_back_for_one_cause_is_one_line_with_the_last_numbers() -> 
     ]
 
 
+def test_nodes_that_are_held_back_one_after_the_other_within_a_minute_are_one_line() -> None:
+    def second(place: int, *actions: Action) -> list[Did]:
+        at = NOW + timedelta(seconds=place)
+        return [did(a, f"n{place}", at=at, blocked_by=("budget",)) for a in actions]
+
+    both = (Action.OPEN, Action.HOLD)
+    entries = [one for place in range(0, 90, 10) for one in second(place, *both)]
+    assert [(word, len(nodes)) for word, nodes in words(*entries)] == [
+        ("held back", 6),
+        ("held back", 3),
+    ]
+    entries[5:5] = second(25, Action.CORDON)
+    assert [(word, len(nodes)) for word, nodes in words(*entries)][:2] == [
+        ("held back", 2),
+        ("noted", 1),
+    ]
+
+
 def test_an_incident_that_led_to_a_cordon_at_once_needs_no_line_of_its_own() -> None:
     assert words(did(Action.OPEN), did(Action.CORDON)) == [("cordoned", ("n1",))]
     assert words(did(Action.OPEN, at=NOW), did(Action.CORDON, at=LATER)) == [
