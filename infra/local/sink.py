@@ -4,9 +4,10 @@
     POST /from/<source>   a source's own body
     GET  /healthz         200
 
-It answers 204, and keeps what is malformed, too: a replay refuses it as the functions did. 413 is
-a body over 1 MiB, 503 a disk that takes no more; with ``forward`` the answer is that of whom it
-was forwarded to, after it was written down, and 502 when nobody answered there.
+It answers 204, and keeps what is malformed, too: a replay refuses it as the functions did. 404 is
+a source that nobody knows, which no replay could read, 413 a body over 1 MiB, 503 a disk that takes
+no more; with ``forward`` the answer is that of whom it was forwarded to, after it was written down,
+and 502 when nobody answered there.
 """
 
 import asyncio
@@ -19,7 +20,8 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from events import cloudevent
+from events import cloudevent, registry
+from events.errors import UnknownSource
 from functions.edge import answers
 from infra.local import clock, telling
 from infra.local.feed import Feed
@@ -82,6 +84,11 @@ class Sink:
             return _answer(200)
         if path != "/" and (source == path or not source or "/" in source):
             return _answer(404, "POST / takes CloudEvents, /from/<source> a source's own body")
+        if source != path and not self._forward:  # else it is for whom it is forwarded to
+            try:
+                registry.check_raw(source)
+            except UnknownSource as unknown:
+                return _answer(404, str(unknown))
         if request.method != "POST":
             return _answer(405, f"{request.method} is not for events; POST them")
         try:

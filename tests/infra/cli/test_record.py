@@ -147,6 +147,8 @@ def test_what_is_no_event_is_refused_and_not_kept(tmp_path: Path) -> None:
     with recorder(tmp_path) as running:
         assert running.post({}, "/elsewhere")[0] == 404
         assert running.post({}, "/from/a/b")[0] == 404
+        status, _, said_ = running.post({}, "/from/alertmanger")
+        assert (status, b"known are alertmanager, " in said_) == (404, True), "a week of nothing"
         status, headers, _ = running.post(b"", method="GET")
         assert (status, headers["allow"]) == (405, "POST")
         assert running.post(b"x" * ((1 << 20) + 1))[0] == 413
@@ -194,6 +196,17 @@ def test_what_is_forwarded_is_recorded_first_and_answered_from_there(tmp_path: P
         assert b"not forwarded" in body
         running.end()
     assert [body["user"][:7] for body in bodies(tmp_path)] == ["person-", "person-"]
+
+
+def test_what_is_forwarded_may_be_of_a_source_that_only_its_receiver_knows(tmp_path: Path) -> None:
+    handler = type("Handler", (Upstream,), {"heard": []})
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as upstream:
+        threading.Thread(target=upstream.serve_forever, daemon=True).start()
+        with recorder(tmp_path, "--forward", f"http://127.0.0.1:{upstream.server_port}") as running:
+            assert running.post({}, "/from/newer")[0] == 429
+            running.end()
+        upstream.shutdown()
+    assert [path for path, _, _ in handler.heard] == ["/from/newer"]  # type: ignore[attr-defined]
 
 
 def test_with_a_key_two_recordings_have_the_same_pseudonyms(tmp_path: Path) -> None:
