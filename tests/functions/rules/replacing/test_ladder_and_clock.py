@@ -344,6 +344,21 @@ def test_whose_machine_it_is_is_remembered_for_when_its_node_is_gone() -> None:
     assert (step.entry.owner, step.entry.drained_from) == ("karpenter", drained().started)
 
 
+def test_what_was_seen_of_a_machine_is_remembered_when_nothing_shows_it_any_more() -> None:
+    seen = machine(gpus=("GPU-1",), entry=None, closer=replace(CLOSER, host="h-1"))
+    first = decide(seen).entry
+    assert first is not None
+    # Its agent is silent, its Node made anew, and the cloud does not answer.
+    blind = machine(entry=first, closer=Closer(seen=Seen.UNKNOWN, way="ec2"))
+    later = decide(blind).entry
+    assert later is not None
+    assert (later.gpus, later.host, later.account) == (("GPU-1",), "h-1", CLOSER.account)
+    moved = machine(gpus=("GPU-2",), host="h-2", entry=later)
+    now = decide(moved).entry
+    assert now is not None
+    assert (now.gpus, now.host) == (("GPU-2",), "h-2")
+
+
 def test_a_silence_is_noted_and_a_clock_that_is_behind_notes_nothing() -> None:
     running = {"m": entry()}
     seen = book(machines=running, seen=NOW - timedelta(minutes=89))
