@@ -19,14 +19,16 @@ from functions.gateways.kubernetes.client import Cluster
 from functions.gateways.kubernetes.types import Node
 from functions.rules import hold, keys
 from functions.rules.node_view import NodeView
-from functions.rules.replacing import MachineFacts
+from functions.rules.replacing import MachineFacts, Step
 from functions.rules.replacing.book import Entry, Intent, Phase
 from functions.steps import active
 from functions.steps.replacing import closer, gather
+from functions.steps.replacing.call import Call
 from functions.steps.replacing.crew import Crew
 from infra.local.cluster import EmbeddedTransport, builders
 from tests.support.crew import ping
 from tests.support.ending_world import MINUTE, NAMESPACE, POLICY, EndingWorld
+from tests.support.wrong_clock import Dated, Wrong
 
 ROOT = Path(__file__).parents[2]
 FULL = "replace: {act_in: ['*']}\n"
@@ -355,6 +357,39 @@ def test_a_machine_whose_node_is_gone_is_asked_after_where_it_was_known(
     assert closer._wanted(crew, lost, None) == way
 
 
+def test_what_one_answer_cannot_say_is_left_to_the_next_call(world: EndingWorld) -> None:
+    """Written down, it would never be said."""
+    world.minutes(1)
+    cluster = Cluster(EmbeddedTransport(world.server, world.clock.sleep))
+    crew = Crew(cluster, world.clock, NAMESPACE, 30.0, lambda: world.cloud)
+    made = []
+    for number, kind in enumerate(("x", "y", "x")):
+        one = MachineFacts(machine=f"m{number}", pool="gpu")
+        entry = Entry(node=f"a{number}", changed=world.clock.now())
+        made.append(Step(facts=one, entry=entry, answer=(kind, {"node": entry.node})))
+    call = Call(crew, {})
+    call.carry_out(made)
+    assert call.answer() == ("x", {"nodes": [{"node": "a0"}, {"node": "a2"}], "count": 2})
+    assert set(world.book().machines) == {world.machine(), "m0", "m2"}
+
+
+def test_hardware_that_comes_back_at_once_is_told_once(world: EndingWorld) -> None:
+    def with_gpu(name: str) -> None:
+        found = world.node(name)
+        found["metadata"].setdefault("annotations", {})[keys.GPU_UUIDS] = "GPU-1"
+        world.server.apply(found)
+
+    with_gpu("n0")
+    world.minutes(21)
+    world.add("n7")
+    with_gpu("n7")
+    (outcome,) = world.minutes(1)
+    assert outcome.answer is not None
+    assert outcome.answer.type == "dev.groundcrew.hardware.returned"
+    assert outcome.answer.data["count"] == 1
+    assert [d.action.value for d in outcome.decisions] == ["hardware-back"]
+
+
 def test_hardware_that_comes_back_days_after_its_replacement_is_found_and_told(
     world: EndingWorld,
 ) -> None:
@@ -525,6 +560,28 @@ def test_our_clock_an_hour_back_ends_nothing(world: EndingWorld) -> None:
         world.clock.sleep(60)
         world.call()
     assert world.cloud.asked == []
+
+
+@pytest.mark.parametrize("hours", [1, -1])
+def test_an_instance_whose_clock_is_an_hour_wrong_ends_a_machine_at_its_time(
+    world: EndingWorld, hours: int
+) -> None:
+    """By the API server's clock: ahead of it the machine would not have been watched for long, and
+    behind it never."""
+    ahead = timedelta(hours=hours)
+    wrong = Wrong(world.clock, ahead)
+    way = Dated(EmbeddedTransport(world.server, world.clock.sleep), ahead)
+    settings = Settings(namespace=NAMESPACE, call_seconds=4.0, parallel=1)
+    context = Context(lambda: Cluster(way), wrong, settings, aws=lambda: world.cloud)
+    world.minutes(8)
+    for _ in range(6):
+        world.wait(MINUTE)
+        replace.handle(ping("resync-replace"), context)
+    assert world.cloud.asked == []
+    for _ in range(4):
+        world.wait(MINUTE)
+        replace.handle(ping("resync-replace"), context)
+    assert len(world.cloud.ended) == 1
 
 
 def test_a_book_that_cannot_be_read_ends_nothing_and_is_not_written_over(

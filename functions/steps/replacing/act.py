@@ -145,8 +145,6 @@ def _look_again(
     before = step.entry or intended
     checked = judge(Case(fresh, before, found, facts, crew.policy, crew.now()))
     holding = [v for v in checked if not v.passed]
-    if not found:
-        return fresh, node, "nothing is wrong with it any more"
     return fresh, node, "; ".join(f"{v.guard.value}: {v.says}" for v in holding)
 
 
