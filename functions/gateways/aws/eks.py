@@ -9,16 +9,16 @@ taken for 15 minutes; it is kept for as long in the process, as a credential and
 """
 
 import base64
-import os
-import tempfile
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any
 
 from functions.gateways.aws import calls
 from functions.gateways.clock import Clock, SystemClock
-from functions.gateways.kubernetes import official
+from functions.gateways.kubernetes import connection, official, plain
 from functions.gateways.kubernetes.client import Cluster
+from functions.gateways.kubernetes.connection import Connection
 from functions.gateways.kubernetes.rest import RestTransport
 
 LIFE = timedelta(minutes=15)
@@ -90,18 +90,23 @@ def connect(region: str, name: str, clock: Clock | None = None) -> Cluster:
     clients = calls.Clients()
     where = address(clients, region, name, clock)
     tokens = Tokens(clients, region, name, clock)
-    # The official client takes certificates as a file only.
-    descriptor, path = tempfile.mkstemp(suffix=".pem")
-    with os.fdopen(descriptor, "wb") as file:
-        file.write(where.authority)
+    return Cluster(RestTransport(lambda: way(where, tokens.current)))
+
+
+def way(where: Address, current: Callable[[], str]) -> Connection:
+    """Connections to ``where``, on which each request carries the ``current`` token."""
+
+    def authorization() -> str:
+        return f"Bearer {current()}"
+
+    authority = where.authority.decode()
+    if not plain.proxies():
+        return connection.to(
+            where.endpoint, authorization, cert_reqs="CERT_REQUIRED", ca_cert_data=authority
+        )
 
     def load(configuration: Any) -> None:
         configuration.host = where.endpoint
-        configuration.ssl_ca_cert = path
-        configuration.api_key_prefix["BearerToken"] = "Bearer"
-        configuration.refresh_api_key_hook = sign
+        configuration.ca_cert_data = authority
 
-    def sign(configuration: Any) -> None:
-        configuration.api_key["BearerToken"] = tokens.current()
-
-    return Cluster(RestTransport(lambda: official.loaded(load)))
+    return replace(official.loaded(load), authorization=authorization)

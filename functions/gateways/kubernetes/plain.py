@@ -84,7 +84,7 @@ def of_kubeconfig(files: str, context: str | None) -> Connection | None:
     """``files`` as $KUBECONFIG has them. None: not plain."""
     import yaml
 
-    if _proxies() or os.pathsep in files:
+    if proxies() or os.pathsep in files:
         return None
     path = Path(files).expanduser()
     try:
@@ -105,7 +105,7 @@ def of_pod(host: str, port: str, folder: Path = SERVICE_ACCOUNT) -> Connection |
     None: not plain."""
     token, authority = PodToken(folder / "token"), folder / "ca.crt"
     try:
-        if _proxies() or not (host and port and token() and authority.read_bytes()):
+        if proxies() or not (host and port and token() and authority.read_bytes()):
             return None
     except OSError:
         return None
@@ -192,7 +192,7 @@ def _prove(context: ssl.SSLContext, certificate: bytes, key: bytes) -> None:
         context.load_cert_chain(f"{folder}/certificate", key_file, encrypted)
 
 
-def _proxies() -> bool:
+def proxies() -> bool:
     """Whether requests may have to go through one: the official client knows which do."""
     from urllib.request import getproxies
 

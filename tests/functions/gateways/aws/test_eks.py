@@ -4,6 +4,7 @@ import base64
 import hashlib
 import hmac
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
@@ -12,12 +13,13 @@ from botocore.credentials import ReadOnlyCredentials
 
 from functions.gateways.aws import errors
 from functions.gateways.aws.calls import Clients
-from functions.gateways.aws.eks import Tokens, address, token
+from functions.gateways.aws.eks import Address, Tokens, address, token, way
 from functions.gateways.clock import SystemClock
-from functions.gateways.kubernetes import official
+from functions.gateways.kubernetes.errors import Unreachable
 from functions.gateways.kubernetes.rest import RestTransport
 from functions.gateways.kubernetes.transport import Request
 from tests.support import aws as cloud
+from tests.support.certificates import Signed, secured
 
 KEYS = ReadOnlyCredentials("AKIDEXAMPLE", "secret", "session")
 REGION, NAME = "eu-west-1", "gpus"
@@ -130,34 +132,37 @@ def test_the_address_of_the_cluster_is_asked_of_eks(monkeypatch: pytest.MonkeyPa
             address(Clients(), cloud.REGION, "none", Clock())
 
 
+@pytest.mark.parametrize(
+    "proxies", [{}, {"HTTPS_PROXY": "http://127.0.0.1:1", "NO_PROXY": "localhost"}]
+)
 def test_each_request_to_the_cluster_carries_the_token_of_its_time(
-    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, proxies: dict[str, str]
 ) -> None:
-    sent: list[str] = []
+    for name, value in proxies.items():
+        monkeypatch.setenv(name, value)
     current = iter(["one", "two"])
-
-    def load(configuration: Any) -> None:
-        configuration.host = "http://127.0.0.1:9"
-        configuration.api_key_prefix["BearerToken"] = "Bearer"
-        configuration.refresh_api_key_hook = lambda c: c.api_key.update(BearerToken=next(current))
-
-    transport = RestTransport(lambda: official.loaded(load))
-    pool = transport._connection.pool
-    monkeypatch.setattr(
-        pool,
-        "request",
-        lambda *_, headers, **__: sent.append(headers["Authorization"]) or _Answer(),
-    )
-    for _ in range(2):
-        transport.send(Request(method="GET", path="/version"))
-    assert sent == ["Bearer one", "Bearer two"]
+    cluster = Signed("localhost")
+    with secured(tmp_path, cluster) as server:
+        where = Address(f"https://localhost:{server.server_port}", cluster.certificate)
+        transport = RestTransport(lambda: way(where, lambda: next(current)))
+        for _ in range(2):
+            transport.send(Request(method="GET", path="/version"))
+        transport.close()
+    assert [seen[2]["authorization"] for seen in server.seen] == ["Bearer one", "Bearer two"]
 
 
-class _Answer:
-    status = 200
-    headers: dict[str, str] = {}  # noqa: RUF012
-
-    def read1(self, size: int) -> bytes:
-        return b""
-
-    def release_conn(self) -> None: ...
+@pytest.mark.parametrize(
+    "proxies", [{}, {"HTTPS_PROXY": "http://127.0.0.1:1", "NO_PROXY": "localhost"}]
+)
+def test_no_token_is_shown_to_somebody_else(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, proxies: dict[str, str]
+) -> None:
+    for name, value in proxies.items():
+        monkeypatch.setenv(name, value)
+    with secured(tmp_path, Signed("localhost")) as server:
+        url = f"https://localhost:{server.server_port}"
+        where = Address(url, Signed("localhost").certificate)
+        transport = RestTransport(lambda: way(where, lambda: "secret"))
+        with pytest.raises(Unreachable, match="certificate"):
+            transport.send(Request(method="GET", path="/version"))
+    assert server.seen == []

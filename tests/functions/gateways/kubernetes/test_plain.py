@@ -1,64 +1,22 @@
 """Configurations that are read without the official client, which is the judge of them here."""
 
 import base64
-import datetime
-import ssl
-import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.x509.oid import NameOID
 
 from functions.gateways.kubernetes import errors, official, plain
 from functions.gateways.kubernetes.connection import Connection
 from functions.gateways.kubernetes.plain import PodToken
 from functions.gateways.kubernetes.rest import RestTransport
 from functions.gateways.kubernetes.transport import Request
-from tests.support.scripted import Server
+from tests.support.certificates import Signed, secured
+from tests.support.scripted import Server, says
 
 GET = Request(method="GET", path="/version")
-
-
-class Signed:
-    """A certificate that vouches for itself, and its key."""
-
-    def __init__(self, name: str, passphrase: bytes = b"") -> None:
-        key = ec.generate_private_key(ec.SECP256R1())
-        subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
-        now = datetime.datetime.now(datetime.UTC)
-        made = (
-            x509.CertificateBuilder()
-            .subject_name(subject)
-            .issuer_name(subject)
-            .public_key(key.public_key())
-            .serial_number(x509.random_serial_number())
-            .not_valid_before(now - datetime.timedelta(hours=1))
-            .not_valid_after(now + datetime.timedelta(hours=1))
-            .add_extension(x509.SubjectAlternativeName([x509.DNSName(name)]), critical=False)
-            .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
-            .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), False)
-            .sign(key, hashes.SHA256())
-        )
-        pem = serialization.Encoding.PEM
-        locked: Any = (
-            serialization.BestAvailableEncryption(passphrase)
-            if passphrase
-            else serialization.NoEncryption()
-        )
-        self.certificate = made.public_bytes(pem)
-        self.key = key.private_bytes(pem, serialization.PrivateFormat.PKCS8, locked)
-
-    def write(self, folder: Path, name: str) -> tuple[str, str]:
-        """Names of the two files."""
-        (folder / f"{name}.crt").write_bytes(self.certificate)
-        (folder / f"{name}.key").write_bytes(self.key)
-        return f"{name}.crt", f"{name}.key"
 
 
 THE_SERVER, SOMEBODY, LOCKED = Signed("api.test"), Signed("jane"), Signed("jane", b"secret")
@@ -67,27 +25,15 @@ THE_SERVER, SOMEBODY, LOCKED = Signed("api.test"), Signed("jane"), Signed("jane"
 @pytest.fixture
 def secure(tmp_path: Path) -> Iterator[Server]:
     """Asks who comes, and says it."""
-    server, client = THE_SERVER.write(tmp_path, "server"), SOMEBODY.write(tmp_path, "client")
-    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH, cafile=tmp_path / client[0])
-    context.load_cert_chain(tmp_path / server[0], tmp_path / server[1])
-    context.verify_mode = ssl.CERT_OPTIONAL
 
     def who(handler: Any) -> None:
         told = handler.connection.getpeercert() or {}
-        body = dict(pair for part in told.get("subject", ()) for pair in part).get("commonName", "")
-        handler.send_response(200)
-        handler.send_header("Content-Length", str(len(body)))
-        handler.end_headers()
-        handler.wfile.write(body.encode())
+        name = dict(pair for part in told.get("subject", ()) for pair in part).get("commonName", "")
+        says(200, name.encode())(handler)
 
-    with Server() as running:
-        running.socket = context.wrap_socket(running.socket, server_side=True)
+    with secured(tmp_path, THE_SERVER, SOMEBODY) as running:
         running.scripts = [who]
-        thread = threading.Thread(target=running.serve_forever, args=(0.01,))
-        thread.start()
         yield running
-        running.shutdown()
-        thread.join()
 
 
 def encoded(text: bytes) -> str:
