@@ -12,12 +12,13 @@ import pytest
 from events import envelopes, recording
 from events.cloudevent import CloudEvent
 from events.errors import MalformedEvent
+from events.notice import Cause, Kind, Severity
 from functions import cordon, drain, replace
 from functions.edge.context import Context, Settings
 from functions.gateways.aws.errors import Throttled
 from functions.gateways.kubernetes.client import Cluster
 from functions.gateways.kubernetes.types import Node
-from functions.rules import hold, keys
+from functions.rules import hold, incidents, keys
 from functions.rules.node_view import NodeView
 from functions.rules.replacing import MachineFacts, Step
 from functions.rules.replacing.book import Entry, Intent, Phase
@@ -322,6 +323,36 @@ def test_a_machine_whose_node_has_another_name_by_now_goes_on_with_its_clock() -
     (one,) = facts.machines
     assert one.view is not None
     assert (one.view.name, one.entry.began) == ("n9", began)
+
+
+def test_a_machine_that_gets_its_provider_id_late_is_not_missed_under_its_uid() -> None:
+    """A cloud controller fills it in some time after the Node has registered."""
+    world = EndingWorld()
+    found = world.node("n1")
+    machine = found["spec"].pop("providerID")
+    world.server.delete("nodes", "", "n1")
+    world.server.apply(found)
+    early = f"uid:{world.node('n1')['metadata']['uid']}"
+    ago = world.clock.now() - timedelta(hours=1)
+    bad = {"kind": Kind.FAULT, "severity": Severity.EVICT, "cause": Cause.HARDWARE, "first": ago}
+    found = world.node("n1")
+    record = incidents.Record(
+        machine=early,
+        cordon=incidents.Cordon(at=ago),
+        incidents=(incidents.Incident(source="s", check="c", last=ago, **bad),),  # type: ignore[arg-type]
+    )
+    found["metadata"]["annotations"] = {keys.INCIDENTS: incidents.encode(record)}
+    found["metadata"]["labels"][keys.STATE] = "evict"
+    found["spec"]["unschedulable"] = True
+    world.server.apply(found)
+    world.minutes(1)
+    assert world.book().machines[early].began == ago
+    found = world.node("n1")
+    found["spec"]["providerID"] = machine
+    world.server.apply(found)
+    world.minutes(1)
+    assert world.book().machines[early].outcome == f"known as {machine} since"
+    assert world.book().machines[machine].began == ago
 
 
 def test_a_volume_that_we_may_not_see_keeps_the_machine(world: EndingWorld) -> None:

@@ -138,6 +138,8 @@ class MachineFacts:
     gpus: tuple[str, ...] = ()
     host: str = ""
     """The physical one, where something says it."""
+    known_as: str = ""
+    """Of one that was known by its Node's UID: the provider ID that this Node has got since."""
     closer: Closer | None = None
 
 

@@ -35,6 +35,9 @@ FORGOTTEN = timedelta(days=30)
 def decide(one: MachineFacts, entry: Entry, policy: Policy, now: datetime) -> Step:
     if entry.over:
         return Step(facts=one, entry=entry)
+    if one.known_as:
+        # Its clock goes on under that name: it runs from what stands on the Node.
+        return Step(facts=one, entry=entry.close(f"known as {one.known_as} since", now))
     closer = one.closer
     if closer is not None and _is_gone(closer, entry):
         gone = entry.close(f"gone: {closer.says or 'the cloud says so'}, and not by us", now)

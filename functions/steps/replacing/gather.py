@@ -66,6 +66,7 @@ def facts(crew: Crew) -> tuple[Facts, Nodes]:
             continue
         seen.add(machine)
         made.append(machine_facts(crew, machine, node, view))
+    by_uid = {f"uid:{node.metadata.uid}": node.provider_id for node in nodes.values()}
     for (pool, machine), entry in open_entries.items():
         if machine not in seen:
             made.append(
@@ -73,6 +74,7 @@ def facts(crew: Crew) -> tuple[Facts, Nodes]:
                     machine=machine,
                     pool=pool,
                     entry=entry,
+                    known_as=by_uid.get(machine, ""),
                     hold=hold.why(crew.active.holds, machine, crew.now()),
                 )
             )
