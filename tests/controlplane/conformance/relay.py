@@ -18,6 +18,8 @@ class Relay:
         self.port: int = self._server.getsockname()[1]
         self._lock = threading.Lock()
         self._open: list[socket.socket] = []
+        self.mute = False
+        """What the server answers is not passed on: what was asked is carried out, unheard."""
 
     def cut(self) -> int:
         """Reset every connection that there is; new ones are passed on as before. How many."""
@@ -45,11 +47,12 @@ class Relay:
                 far = socket.create_connection(("127.0.0.1", self._to))
                 with self._lock:
                     self._open += (near, far)
-                for one, other in ((near, far), (far, near)):
-                    threading.Thread(target=self._pass, args=(one, other), daemon=True).start()
+                for ends in ((near, far, False), (far, near, True)):
+                    threading.Thread(target=self._pass, args=ends, daemon=True).start()
 
-    def _pass(self, one: socket.socket, other: socket.socket) -> None:
+    def _pass(self, one: socket.socket, other: socket.socket, answers: bool) -> None:
         with contextlib.suppress(OSError):
             while part := one.recv(1 << 16):
-                other.sendall(part)
+                if not (answers and self.mute):
+                    other.sendall(part)
             other.shutdown(socket.SHUT_WR)

@@ -1,6 +1,7 @@
 """Two nodes with pods on a real control plane, and the command line that drains them."""
 
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -8,6 +9,7 @@ import uuid
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -189,6 +191,22 @@ class Stand(Bed):
             and entry.verb in ("create", "patch", "update", "delete")
             and entry.resource != "selfsubjectaccessreviews"
         ]
+
+
+def when(entry: AuditEntry, field: str) -> datetime:
+    """``requestReceivedTimestamp`` or ``stageTimestamp``, by the API server's clock."""
+    return datetime.fromisoformat(entry.raw[field])
+
+
+@contextmanager
+def stands_still(control_plane: ControlPlane, program: str) -> Iterator[None]:
+    """Nothing is done by the program meanwhile: no garbage collected, no namespace emptied."""
+    process = control_plane.pids[program]
+    os.kill(process, signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        os.kill(process, signal.SIGCONT)
 
 
 @contextmanager

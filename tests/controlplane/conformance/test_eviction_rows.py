@@ -3,8 +3,8 @@
 import threading
 import time
 from collections import defaultdict
-from datetime import datetime
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,7 +16,13 @@ from tests.controlplane.audit import AuditEntry
 from tests.controlplane.bed import STARTS, STOPS
 from tests.controlplane.cluster import ControlPlane
 from tests.controlplane.conformance.rows import shows
-from tests.controlplane.conformance.stand import DRAINER, PATCH_NODES, Stand
+from tests.controlplane.conformance.stand import (
+    DRAINER,
+    PATCH_NODES,
+    Stand,
+    stands_still,
+    when,
+)
 from tests.controlplane.conformance.webhook import Webhook
 
 NEVER_READY = {f"{STARTS}/delay": "1h", f"{STARTS}/jitter-delay": "1h"}
@@ -40,6 +46,23 @@ def test_110_pods_leave_as_fast_as_the_policy_lets_them(stand: Stand) -> None:
     asked = [e for e in stand.control.audit_since(stand.mark_)
              if e.raw.get("userAgent", "").startswith("groundcrew")]  # fmt: skip
     assert len(asked) <= 110 * 1.3
+
+
+@shows("E1")
+def test_the_rate_of_the_policy_is_never_passed(stand: Stand, tmp_path: Path) -> None:
+    policy, rate = tmp_path / "policy.yaml", 20
+    policy.write_text(f"version: 1\ndrain: {{evictions_per_second: {rate}}}\n")
+    where = ("-n", stand.namespace)
+    assert stand.run("policy", "apply", str(policy), *where).code == 0
+    owner = stand.owner("web")
+    stand.fill(*(stand.pod(f"web-{n}", stand.a, owner=owner) for n in range(3 * rate)))
+    stand.remember()
+    assert stand.run("drain", stand.a, *where).code == 0
+    asked = stand.asked("create", "pods", "eviction")
+    times = sorted(when(entry, "requestReceivedTimestamp") for entry in asked)
+    assert len(times) == 3 * rate
+    for first, later in zip(times, times[rate:], strict=False):
+        assert (later - first).total_seconds() > 0.8, "0.2 s for the way of the first of them"
 
 
 @shows("E2")
@@ -222,13 +245,22 @@ def test_an_eviction_of_a_pod_that_was_replaced_leaves_the_new_one(stand: Stand)
 
 
 @shows("E16")
-def test_a_namespace_that_is_ending_takes_its_pods_along(stand: Stand) -> None:
-    slow = {STOPS: "3s"}
+def test_pods_of_a_namespace_that_is_ending_are_waited_for(
+    stand: Stand, control_plane: ControlPlane
+) -> None:
+    slow = {STOPS: "1s"}
     stand.fill(stand.pod("web", stand.a, owner=stand.owner("w"), grace=30, annotations=slow))
-    stand.cluster.kubectl("delete", "namespace", stand.namespace, "--wait=false")
-    ran = stand.run("drain", stand.a, "--timeout=30s")
-    assert ran.code == 0
+    stand.remember()
+    with stands_still(control_plane, "kube-controller-manager"):  # which would end its pods
+        stand.cluster.kubectl("delete", "namespace", stand.namespace, "--wait=false")
+        process = stand.start("drain", stand.a, "--timeout=30s")
+        eventually(stand.evictions, "the eviction")
+    ran = stand.end(process)
+    assert ran.code == 0, ran.out
     assert stand.names(stand.a) == []
+    refused = stand.asked("create", "pods", "eviction")
+    assert {entry.code for entry in refused} == {403}, "because its namespace is being terminated"
+    assert len(refused) <= 3
 
 
 @pytest.mark.parametrize(
@@ -312,17 +344,13 @@ def test_an_api_server_that_asks_for_patience_gets_it(stand: Stand) -> None:
     for entry in stand.asked("create", "pods", "eviction"):
         tries[entry.name].append(entry)
     pauses = [
-        (at(after, "requestReceivedTimestamp") - at(before, "stageTimestamp")).total_seconds()
+        (when(after, "requestReceivedTimestamp") - when(before, "stageTimestamp")).total_seconds()
         for of_pod in tries.values()
         for before, after in pairwise(of_pod)
         if before.code == 429
     ]
     assert pauses, "no eviction was rejected"
     assert min(pauses) > 0.95, "a Retry-After of one second"
-
-
-def at(entry: AuditEntry, field: str) -> datetime:
-    return datetime.fromisoformat(entry.raw[field])
 
 
 @shows("E22")

@@ -1,15 +1,10 @@
 """Which pods are evicted, left alone, or refused: F1 to F13."""
 
-import os
-import signal
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
-from tests.controlplane.access import eventually
 from tests.controlplane.cluster import ControlPlane
 from tests.controlplane.conformance.rows import shows
-from tests.controlplane.conformance.stand import Stand
+from tests.controlplane.conformance.stand import Stand, stands_still
 
 EMPTY_DIR = [{"name": "scratch", "emptyDir": {}}]
 HOST_PATH = [{"name": "models", "hostPath": {"path": "/models"}}]
@@ -36,30 +31,42 @@ def test_a_static_pod_is_left_alone_and_reported(stand: Stand) -> None:
     assert stand.names(stand.a) == ["static"]
 
 
-@shows("F2", "F3", "F4")
-def test_pods_of_daemon_sets_stay_or_are_refused_and_orphans_are_bare(stand: Stand) -> None:
-    stand.cluster.create(daemon_set(stand, "agent"))
-    stand.are_ready(1, stand.a)
+@shows("F2", "F3")
+def test_pods_of_daemon_sets_stay_or_are_refused_and_are_known_by_one_list(stand: Stand) -> None:
+    stand.cluster.create(*(daemon_set(stand, f"agent-{n}") for n in range(3)))
+    stand.are_ready(3, stand.a)
     stand.remember()
     ran = stand.run("drain", stand.a, "--ignore-daemonsets=false")
-    assert (ran.code, f"DaemonSet {stand.namespace}/agent" in ran.err) == (2, True)
+    assert (ran.code, f"DaemonSet {stand.namespace}/agent-0" in ran.err) == (2, True)
     assert unchanged(stand)
 
-    stand.remember()
-    ran = stand.run("drain", stand.a, "--ignore-daemonsets")
-    assert (ran.code, "1 of DaemonSets" in ran.out) == (0, True)
-    assert stand.evictions() == []
-    assert len(stand.names(stand.a)) == 1
-    stand.run("uncordon", stand.a)
-
-    stand.cluster.kubectl("delete", "ds", "agent", "--cascade=orphan", "-n", stand.namespace)
-    eventually(lambda: not stand.pods(stand.a)[0]["metadata"].get("ownerReferences"), "an orphan")
     stand.remember()
     ran = stand.run("drain", stand.a)
-    assert (ran.code, "no controller" in ran.err) == (2, True)
-    assert unchanged(stand)
-    assert stand.run("drain", stand.a, "--force").code == 0
-    assert stand.names(stand.a) == []
+    assert (ran.code, "3 of DaemonSets" in ran.out) == (0, True)
+    assert stand.evictions() == []
+    assert len(stand.names(stand.a)) == 3
+    assert len(stand.asked("list", "daemonsets")) == 1
+    assert stand.asked("get", "daemonsets") == []
+
+
+@shows("F4")
+def test_pods_whose_daemon_set_is_gone_are_like_bare_ones(
+    stand: Stand, control_plane: ControlPlane
+) -> None:
+    gone = {
+        "apiVersion": "apps/v1", "kind": "DaemonSet", "name": "gone",
+        "uid": "7e5f0f0e-3b1c-4a53-9a5e-000000000000", "controller": True,
+    }  # fmt: skip
+    with stands_still(control_plane, "kube-controller-manager"):  # it would collect it
+        stand.create([stand.pod("left", stand.a, owner=gone)])
+        stand.running("left", ready=True)
+        stand.remember()
+        ran = stand.run("drain", stand.a)
+        assert ran.code == 2
+        assert "left its DaemonSet gone is gone: nobody would make it anew (--force" in ran.err
+        assert unchanged(stand)
+        assert stand.run("drain", stand.a, "--force").code == 0
+        assert stand.names(stand.a) == []
 
 
 @shows("F7", "F8")
@@ -126,16 +133,6 @@ def test_pods_whose_controller_is_gone_are_evicted_and_warned_of(
         assert f"{where}/{name} belongs to {kind} gone, which is gone: nobody" in ran.out
     assert ran.out.count("warning") == 2
     assert stand.names(stand.a) == []
-
-
-@contextmanager
-def stands_still(control_plane: ControlPlane, program: str) -> Iterator[None]:
-    process = control_plane.pids[program]
-    os.kill(process, signal.SIGSTOP)
-    try:
-        yield
-    finally:
-        os.kill(process, signal.SIGCONT)
 
 
 @shows("F12")

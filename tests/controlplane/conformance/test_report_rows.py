@@ -102,6 +102,27 @@ def test_a_finished_pod_of_a_job_needs_no_force(stand: Stand) -> None:
     assert ran.seconds < 10
 
 
+@shows("S37")
+def test_a_job_that_waits_before_it_tries_again_is_not_waited_for(
+    stand: Stand,
+) -> None:
+    made = _job(stand, "train")
+    ignore = {"action": "Ignore", "onPodConditions": [
+        {"type": "DisruptionTarget", "status": "True"},
+    ]}  # fmt: skip
+    made["spec"]["podFailurePolicy"] = {"rules": [ignore]}
+    stand.cordon(stand.b)
+    stand.cluster.create(made)
+    stand.are_ready(1, stand.a)
+    stand.cordon(stand.b, on=False)
+    stand.remember()
+    ran = stand.run("drain", stand.a, "--timeout=30s")
+    assert (ran.code, stand.names(stand.a)) == (0, []), ran.out
+    assert ran.seconds < 5, "the Job makes a new pod after up to forty"
+    # Only an eviction puts the condition on the pod that the Job forgives.
+    assert len(stand.evictions()) == 1
+
+
 def _job(stand: Stand, name: str) -> dict[str, Any]:
     template = stand.workload("Deployment", name, 1)["spec"]["template"]
     template["spec"]["restartPolicy"] = "Never"

@@ -15,6 +15,7 @@ from tests.controlplane.cluster import ControlPlane
 from tests.controlplane.conformance.relay import Relay
 from tests.controlplane.conformance.rows import shows
 from tests.controlplane.conformance.stand import Stand
+from tests.controlplane.conformance.webhook import Webhook
 from tests.controlplane.kubeconfig import write_kubeconfig
 from tests.support.crew import transport_to
 
@@ -76,6 +77,30 @@ def test_connections_that_are_reset_cost_a_moment_and_ask_nobody_twice(
     assert ran.code == 0, ran.out + ran.err
     assert "6 pods evicted" in ran.out
     assert sorted(stand.evictions()) == [f"web-{n}" for n in range(6)]
+
+
+@shows("S8")
+def test_a_cordon_whose_answer_never_comes_is_looked_at_again(
+    stand: Stand, control_plane: ControlPlane, tmp_path: Path
+) -> None:
+    stand.fill(stand.pod("web", stand.a, owner=stand.owner("web")))
+    port = control_plane.url.rpartition(":")[2]
+    with Relay(int(port)) as way, Webhook(control_plane, "nodes", stand.a) as hook:
+        hook.ready(lambda: stand.api.patch_node(stand.a, [], dry_run=True))
+        hook.answer = lambda _: setattr(way, "mute", True)
+        relayed = tmp_path / "relayed"
+        direct = stand.cluster.kubeconfig("admin").read_text()
+        relayed.write_text(direct.replace(f":{port}", f":{way.port}"))
+        stand.remember()
+        process = stand.start("drain", stand.a, kubeconfig=relayed)
+        eventually(lambda: stand.cordoned(stand.a), "the cordon")
+        assert stand.evictions() == [], "nobody knows yet that the node is cordoned"
+        way.mute = False
+        assert way.cut() >= 1
+        ran = stand.end(process)
+    assert ran.code == 0, ran.out + ran.err
+    assert stand.writes() == ["patch nodes/", "create pods/eviction"]
+    assert stand.claim(stand.a) is not None
 
 
 @shows("W4")
