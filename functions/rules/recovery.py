@@ -4,6 +4,7 @@
 |---|---|
 | maintenance, interruption, termination | the provider withdrew it, or the machine booted anew after the announced time |
 | severity watch | its source no longer says it (a latched source: and the machine booted anew) |
+| an application's fault, watched | the same; or nobody has said it for as long as its jobs are counted: nothing is left of it then, a kernel log takes nothing back, and soon every node of a fleet would be watched |
 | severity cordon | a source that tests all the time no longer says it; or a new boot ID; then the policy's quiet time, with all GPUs there |
 | severity evict | never by itself: an active test or a human (an uncordon dismisses it) |
 | dismissed by a human | the machine booted anew; or its source has not said it for the quiet time (a latched source: and the policy's override is over) |
@@ -21,7 +22,7 @@ import msgspec
 
 from events.notice import Kind, Severity
 from functions.rules import keys
-from functions.rules.incidents import Incident, Record, State
+from functions.rules.incidents import APPLICATION_XIDS, REFRESH, Incident, Record, State
 from functions.rules.node_view import NodeView
 from functions.rules.policy import Policy
 
@@ -94,7 +95,7 @@ def _over(
     if incident.severity is Severity.WATCH:
         if claimed and (rebooted or not incident.latched):
             return f"{incident.source} no longer says it", None
-        return "", None
+        return _count_over(incident, policy, now)
     if incident.severity is Severity.EVICT:
         return "", None
     since = claimed if not incident.latched else None
@@ -110,6 +111,18 @@ def _over(
         return "", None
     how = "a new boot ID" if rebooted else f"{incident.source} no longer says it"
     return f"{how}, quiet for {quiet}, all GPUs there", None
+
+
+def _count_over(incident: Incident, policy: Policy, now: datetime) -> tuple[str, datetime | None]:
+    """When none of an application's faults counts any more: the last word may be later than what
+    is written by `REFRESH`."""
+    if incident.check not in APPLICATION_XIDS:
+        return "", None
+    counted = policy.application_faults.within
+    forgotten = incident.last + counted + REFRESH
+    if now < forgotten:
+        return "", forgotten
+    return f"not said for {counted}: none of the jobs that it hit counts any more", None
 
 
 def _dismissal_over(

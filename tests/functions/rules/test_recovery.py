@@ -7,7 +7,7 @@ import msgspec
 import pytest
 
 from events.notice import Identity, Kind, Severity
-from functions.rules import keys, policy, recovery
+from functions.rules import incidents, keys, policy, recovery
 from functions.rules.incidents import Incident, Record, State
 from functions.rules.node_view import NodeView
 from tests.support.facts import NOW, actions, after, minutes, node, notice, only, run
@@ -149,6 +149,36 @@ class TestSeverityWatch:
         watched = incident(severity=Severity.WATCH, claimed=NOW, latched=True)
         assert settled(watched)[0].open
         assert not settled(msgspec.structs.replace(watched, rebooted=NOW))[0].open
+
+
+class TestApplicationFaults:
+    """A kernel log takes nothing back: without an end every node of a fleet is watched some day."""
+
+    HIT = incident(check="xid-31", severity=Severity.WATCH, latched=True, in_log=True)
+    DAY = policy.default().application_faults.within
+
+    def test_it_is_over_once_none_of_its_jobs_counts(self) -> None:
+        end = NOW + self.DAY + incidents.REFRESH
+        waiting, due = settled(self.HIT, at=end - minutes(1))
+        assert (waiting, due) == (self.HIT, end)
+        over, due = settled(self.HIT, at=end)
+        assert (over.state, over.ended, due) == (State.CLOSED, end, None)
+        assert "none of the jobs" in over.why
+
+    def test_it_is_not_over_while_it_is_said_again_each_day(self) -> None:
+        said = notice("xid-31", severity=Severity.WATCH, source="kubernetes.event", latched=True)
+        view, at = after(only(run(node(), said))), NOW
+        for _ in range(3):
+            at += self.DAY
+            view = after(only(run(view, said, at=at)))
+            assert incidents.read(view).open
+
+    def test_one_that_followed_a_gpu_or_is_the_hardwares_is_not_over_by_itself(self) -> None:
+        for other in (
+            msgspec.structs.replace(self.HIT, severity=Severity.CORDON),
+            msgspec.structs.replace(self.HIT, check="xid-63"),
+        ):
+            assert settled(other, at=NOW + timedelta(days=30)) == (other, None)
 
 
 def test_in_doubt_the_word_of_the_check_that_accused_all_is_enough() -> None:
