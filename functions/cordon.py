@@ -10,11 +10,12 @@ off, the ledgers, Events. Never: evicts or deletes anything, undoes a cordon tha
 touches a taint.
 
 An event is a hint. What is done follows from the nodes as read in this call, and what no event
-told is found by the resync: marked nodes each time, all nodes every `FULL_READ`.
+told is found by the resync: marked nodes each time (but those with history alone), all nodes every
+`FULL_READ`.
 """
 
 import logging
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -194,7 +195,7 @@ def resync(context: Context) -> Outcome:
     out: list[Place] = []
     work: dict[str, tuple[types.Node, tuple[Notice, ...]]] = {}
     unstamped: list[types.Node] = []
-    for node in context.cluster.list_nodes("" if full else keys.STATE):
+    for node in context.cluster.list_nodes("" if full else _selector(pools)):
         view = mark.view(node, policy)
         census.count(view, cordoning.domains_of(view, policy))
         if cordoning.is_out(view):
@@ -203,7 +204,8 @@ def resync(context: Context) -> Outcome:
             unstamped.append(node)
         waited_for = waiting.about(node)
         known = cordoning.remembered(pools, view.machine)
-        said = kubernetes_node.notices_of(node)
+        # Of what is over nothing can recover.
+        said = kubernetes_node.notices_of(node, recoveries=view.state != cordoning.RELEASED)
         looked = NodeFacts(view, waited_for, known, said)
         if (waited_for or view.marked or said or known) and not cordoning.is_at_rest(
             looked, pools, policy, crew.now
@@ -240,6 +242,13 @@ def resync(context: Context) -> Outcome:
     return replace(
         outcome, reads_all_again=crew.now + FULL_READ, requests=dict(context.cluster.requests)
     )
+
+
+def _selector(pools: Mapping[str, Ledger]) -> str:
+    """Which nodes a tick reads. A node that was given back just now is read once more: until then
+    its cordon counts as on, since our patch may not have reached it."""
+    leaving = any(entry.leaving for led in pools.values() for entry in led.machines.values())
+    return keys.STATE if leaving else mark.UNSETTLED
 
 
 class _Waiting:

@@ -85,7 +85,7 @@ def drain(context: Context, named: frozenset[str] = frozenset()) -> Outcome:
     if given := _given(context, named):
         marked, read_at = dict(given.nodes), given.at
     else:
-        marked = {n.name: n for n in cluster.list_nodes(keys.STATE) if _concerns(n)}
+        marked = {n.name: n for n in cluster.list_nodes(mark.UNSETTLED) if _concerns(n)}
     seen = [_facts(n) for n in marked.values()]
     given_back = [marked.pop(f.view.name) for f in seen if draining.is_leftover(f)]
     due = [f for f in seen if f.view.name in marked]

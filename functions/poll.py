@@ -22,7 +22,7 @@ from functions.edge.context import Answer, Context, Outcome
 from functions.gateways.aws import errors as aws_errors
 from functions.gateways.aws.client import Aws
 from functions.gateways.kubernetes import types
-from functions.rules import incidents, keys
+from functions.rules import incidents
 from functions.rules.incidents import Incident
 from functions.rules.policy import default as default_policy
 from functions.steps import find, mark
@@ -59,7 +59,8 @@ def handle(event: CloudEvent, context: Context) -> Outcome:
     if not context.settings.regions:
         return Outcome(declined="no region is set (GROUNDCREW_REGIONS, AWS_REGION): nobody to ask")
     marked = {
-        find.instance_id(node.provider_id): node for node in context.cluster.list_nodes(keys.STATE)
+        find.instance_id(node.provider_id): node
+        for node in context.cluster.list_nodes(mark.UNSETTLED)
     }
     answers = [
         answer

@@ -8,7 +8,8 @@ Node update is a heartbeat or somebody's label: it is declined after one typed d
 
 A node that carries our marks is told about in full: what is good again is a recovery claim, and
 one informational notice asks for another look, since a human's uncordon or a new boot ID is
-visible on the Node alone.
+visible on the Node alone. Not so where only history is left: that stays on a node for days, and
+every heartbeat of every third node of a fleet would ask for a look.
 """
 
 import re
@@ -36,6 +37,9 @@ GONE = "node-deleted"
 INCIDENTS_ANNOTATION = "groundcrew.dev/incidents"
 STATE_LABEL = "groundcrew.dev/state"
 """Our marks on a node (`functions.rules.keys`)."""
+HISTORY = "released"
+"""The label's value where no incident is left that could recover
+(`functions.rules.cordoning.RELEASED`)."""
 
 _REFERENCE = msgspec.json.Decoder(Reference)
 _AWS_PROVIDER_ID = re.compile(r"aws://.*/(i-[0-9a-f]+)")
@@ -54,7 +58,8 @@ def read(event: CloudEvent) -> Reading:
     _check_name(node.metadata.name, "metadata.name")
     if change.verb == DELETED:
         return Reading((_look(_identity(node), GONE, "the Node object is gone"),))
-    notices, unknown = notices_of(node), _unknown_conditions(node)
+    may_recover = (node.metadata.labels or {}).get(STATE_LABEL) != HISTORY
+    notices, unknown = notices_of(node, recoveries=may_recover), _unknown_conditions(node)
     if notices:
         return Reading(notices, skipped=unknown)
     if change.verb == ADDED:
@@ -64,16 +69,17 @@ def read(event: CloudEvent) -> Reading:
     return Reading(declined="; ".join((well, *unknown)))
 
 
-def notices_of(node: NodeLike) -> tuple[Notice, ...]:
-    """What a Node says about itself; empty when it is well and carries none of our marks."""
+def notices_of(node: NodeLike, *, recoveries: bool = True) -> tuple[Notice, ...]:
+    """What a Node says about itself; empty when it is well and carries none of our marks. Without
+    ``recoveries`` only what is wrong: as if it carried none."""
     identity = _identity(node)
     labels, annotations = node.metadata.labels or {}, node.metadata.annotations or {}
-    marks = annotations.get(INCIDENTS_ANNOTATION)
-    marked = marks is not None or STATE_LABEL in labels
+    marks = annotations.get(INCIDENTS_ANNOTATION) if recoveries else None
+    marked = marks is not None or (recoveries and STATE_LABEL in labels)
     table = conditions.table()
     said = (node.status.conditions if node.status else None) or ()
     notices: list[Notice] = []
-    recoveries: list[Notice] = []
+    good: list[Notice] = []
     for condition in said:
         rule = table.of_type(condition.type)
         if rule is None:
@@ -83,19 +89,19 @@ def notices_of(node: NodeLike) -> tuple[Notice, ...]:
             if fault := _fault(condition, rule, identity):
                 notices.append(fault)
         elif marked and (condition.status in rule.good or leftover):
-            recoveries.append(_recovery(condition, rule, identity))
+            good.append(_recovery(condition, rule, identity))
     for finding in gpus.findings(node, good=marked):
         if finding.bad:
             notices.append(finding.notice(SOURCE, Kind.FAULT, identity))
         else:
-            recoveries.append(finding.notice(SOURCE, Kind.RECOVERY, identity))
+            good.append(finding.notice(SOURCE, Kind.RECOVERY, identity))
     for told in node_labels.notices(node, SOURCE, identity, marks):
-        (recoveries if told.kind is Kind.RECOVERY else notices).append(told)
+        (good if told.kind is Kind.RECOVERY else notices).append(told)
     if not marked:
         return tuple(notices)
-    recoveries += _taken_away(said, marks or "", identity)
+    good += _taken_away(said, marks or "", identity)
     look = _look(identity, CHANGED, "the node carries our marks and has changed")
-    return (*notices, *recoveries, look)
+    return (*notices, *good, look)
 
 
 def _fault(condition: ConditionLike, rule: Rule, identity: Identity) -> Notice | None:

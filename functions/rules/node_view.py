@@ -22,6 +22,8 @@ class NodeView(msgspec.Struct, frozen=True, kw_only=True):
     """Text of the annotation `keys.CORDONED_BY`, as read."""
     lifecycle: str | None = None
     """Text of the annotation `keys.LIFECYCLE`, as read."""
+    drain: str | None = None
+    """Text of the annotation `keys.DRAIN`, as read."""
     unschedulable: bool = False
     gpus: int | None = None
     """``status.capacity`` of nvidia.com/gpu; None when the node does not offer any."""

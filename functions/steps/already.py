@@ -1,11 +1,9 @@
 """Events about a node on which all that they say is done already.
 
 Each of our own patches makes the source send the node again, with its accusation: in a storm
-three of four events are of this kind. And what is over stays on its node for days, in which every
-healthy word of it says the recovery of something once more: of a fleet of hundreds, every third
-node. What the event itself shows then says that nothing is left to do, and the cluster need not
-be asked. Should the node have changed since, that made an event
-of its own, and the resync looks at every marked node each minute.
+three of four events are of this kind. What the event itself shows then says that nothing is left
+to do, and the cluster need not be asked. Should the node have changed since, that made an event of
+its own, and the resync looks at every such node each minute.
 """
 
 from datetime import datetime
@@ -40,7 +38,7 @@ def already_done(event: CloudEvent, now: datetime) -> Verdict | None:
     node = decode(_NODE, event.data)
     view = mark.view(node, policy.default())
     live = kubernetes_node.notices_of(node)
-    if view.state not in (*cordoning.ACTED, cordoning.RELEASED):
+    if view.state not in (*cordoning.ACTED, cordoning.RETURNING):
         return None
     plan = cordoning.decide(Facts(nodes=(NodeFacts(view=view, live=live),)), policy.default(), now)
     (verdict,) = plan.verdicts

@@ -9,7 +9,7 @@ import msgspec
 
 from functions.gateways.kubernetes import errors, types
 from functions.gateways.kubernetes.exchange import Watch
-from functions.rules import drain_order, drain_plan, drain_state, drain_times, draining, keys
+from functions.rules import drain_order, drain_plan, drain_state, drain_times, draining
 from functions.rules.decision import Action, Decision
 from functions.rules.drain_state import DrainState, State, same_news
 from functions.rules.draining import Ended, NodeFacts
@@ -103,7 +103,7 @@ def _hurried(
 def _side_by_side(call: Call, jobs: Sequence["_OneNode"]) -> list[Done]:
     if not jobs:
         return []
-    call.read_together([job.node.name for job in jobs], labels=keys.STATE)
+    call.read_together([job.node.name for job in jobs], labels=mark.UNSETTLED)
     with ThreadPoolExecutor(min(AT_ONCE, len(jobs))) as threads:
         linger = MANY_LINGER_SECONDS if len(jobs) > AT_ONCE else float("inf")
         return list(threads.map(lambda job: job(None, linger), jobs))

@@ -14,6 +14,7 @@ from events.notice import Identity, Kind, Notice
 from functions.gateways.kubernetes import errors, types
 from functions.gateways.kubernetes.client import Cluster
 from functions.rules import keys
+from functions.steps import mark
 
 RESERVATION = ("karpenter.k8s.aws/capacity-reservation-id", "groundcrew.dev/capacity-reservation")
 """Labels that say in which capacity reservation a node runs: Karpenter's, and one for the rest."""
@@ -194,7 +195,7 @@ def _find_machines(cluster: Cluster, notices: list[Notice], found: Found, *, ful
         _take(node, wanted, found)
     if any(n.kind is Kind.RECOVERY for left in wanted.values() for n in left):
         # What it closes is on a marked node, which may have lost the label, or not got it yet.
-        for node in cluster.list_nodes(keys.STATE):
+        for node in cluster.list_nodes(mark.UNSETTLED):
             _take(node, wanted, found)
     if full and any(n.kind in WORTH_WAITING for left in wanted.values() for n in left):
         # Not stamped yet (new since the last resync), or not ours: one full read settles all.

@@ -27,6 +27,7 @@ COLOURS = {
     "held": "magenta",
     "watch": "cyan",
     "dismissed": "blue",
+    "returning": "green",
     "released": "green",
     "blocked": "red",
     "trouble": "bold red",

@@ -318,7 +318,17 @@ def _named(incident: Incident | None) -> str:
     return f"{incident.check} ({incident.source})" if incident else ""
 
 
-_ORDER = ("evict", "cordon", "held", "watch", BY_HAND, BY_OTHERS, "dismissed", "released")
+_ORDER = (
+    "evict",
+    "cordon",
+    "held",
+    "watch",
+    BY_HAND,
+    BY_OTHERS,
+    "dismissed",
+    "returning",
+    "released",
+)
 
 
 def _gravest_first(node: Node) -> tuple[int, str, str]:

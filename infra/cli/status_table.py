@@ -20,7 +20,7 @@ WIDE = 100
 MANY = 3
 """More nodes than this of which the same is to be said share a row."""
 NAMES_SHOWN = 8
-HISTORY = "released"
+HISTORY = ("returning", "released")
 ON_TOP = {"pause": "held back by the pause", "breaker": "held back by the open breaker"}
 """What is said in full above the table."""
 
@@ -30,8 +30,8 @@ def show(report: Report, *, everything: bool) -> None:
     for line in _alarms(report):
         console.print(line)
         console.print()
-    history = [node for node in report.nodes if node.state == HISTORY]
-    shown = [node for node in report.nodes if everything or node.state != HISTORY]
+    history = [node for node in report.nodes if node.state in HISTORY]
+    shown = [node for node in report.nodes if everything or node.state not in HISTORY]
     alarms = report.trouble or report.pauses or any(pool.breakers for pool in report.pools)
     if not shown and not alarms and not report.cluster.used:
         console.print(

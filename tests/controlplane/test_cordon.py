@@ -13,6 +13,7 @@ from functions import cordon
 from functions.edge.context import Context, Outcome
 from functions.gateways.kubernetes.transport import Request, Transport
 from functions.rules import keys
+from functions.steps import mark
 from tests.controlplane.access import Cluster
 from tests.controlplane.cluster import ControlPlane
 from tests.controlplane.nodes import Nodes
@@ -228,6 +229,32 @@ def test_what_no_event_told_is_found_by_the_resync(bed: Bed) -> None:
     assert bed.cordoned() == [name]
     node = bed.node(name)
     assert node["metadata"]["labels"][keys.INSTANCE].startswith("i-")
+
+
+def test_a_node_that_was_given_back_is_selected_by_no_tick_once_drain_is_done_with_it(
+    bed: Bed,
+) -> None:
+    maintenance = "cloud.google.com/active-node-maintenance"
+
+    def ticked() -> bool:
+        """Whether a tick reads it, after cordon has heard of it as it is now."""
+        bed.handle(node_update(bed.node(name)))
+        return name in [n.name for n in bed.context().cluster.list_nodes(mark.UNSETTLED)]
+
+    (name,) = bed.add(1)
+    bed.handle(ping())
+    assert not ticked()
+    bed.cluster.kubectl("label", "node", name, f"{maintenance}=ONGOING")
+    bed.cluster.kubectl("annotate", "node", name, f"{keys.DRAIN}={{}}")
+    assert ticked()
+    assert bed.cordoned() == [name]
+    bed.cluster.kubectl("label", "node", name, f"{maintenance}-")
+    assert ticked()
+    assert bed.cordoned() == []
+    assert bed.node(name)["metadata"]["labels"][keys.STATE] == keys.RETURNING
+    bed.cluster.kubectl("annotate", "node", name, f"{keys.DRAIN}-")
+    assert not ticked()
+    assert bed.node(name)["metadata"]["labels"][keys.STATE] == keys.RELEASED
 
 
 def test_a_node_deleted_and_registered_again_as_the_same_machine_inherits(bed: Bed) -> None:

@@ -14,11 +14,12 @@ import pytest
 
 from events import registry
 from events.cloudevent import CloudEvent
-from events.notice import Identity, Kind, Severity
+from events.notice import Identity, Kind, Notice, Severity
+from events.sources import kubernetes_node
 from functions import cordon
 from functions.edge.call import Function
 from functions.edge.context import Context, Outcome, Settings
-from functions.gateways.kubernetes import errors
+from functions.gateways.kubernetes import errors, types
 from functions.gateways.kubernetes.client import Cluster
 from functions.gateways.kubernetes.transport import Request
 from functions.gateways.together import Together
@@ -1330,19 +1331,40 @@ class TestAlreadyDone:
         assert fleet.node()["metadata"]["labels"][keys.STATE] == "released"
         assert not self._asks(fleet, fleet.update(fleet.node()))
 
+    def test_good_words_about_one_that_waits_for_drain_cost_nothing_and_its_last_word_settles_it(
+        self, fleet: Fleet
+    ) -> None:
+        _cordon_and_prove_well(fleet, "n0")
+        notes = fleet.node()["metadata"]["annotations"]
+        fleet.change("n0", annotations=notes | {keys.DRAIN: "{}"})
+        fleet.resync()
+        assert fleet.node()["metadata"]["labels"][keys.STATE] == "returning"
+        assert not self._asks(fleet, fleet.update(fleet.node()))
+        notes = fleet.node()["metadata"]["annotations"]
+        fleet.change("n0", annotations={k: v for k, v in notes.items() if k != keys.DRAIN})
+        assert self._asks(fleet, fleet.update(fleet.node()))
+        assert fleet.node()["metadata"]["labels"][keys.STATE] == "released"
+
+    def test_a_drain_that_began_before_it_was_given_back_is_not_lost_sight_of(
+        self, fleet: Fleet
+    ) -> None:
+        _cordon_and_prove_well(fleet, "n0")
+
+        def drain_begins(call: Any) -> None:
+            notes = fleet.node()["metadata"]["annotations"]
+            fleet.change("n0", annotations=notes | {keys.DRAIN: "{}"})
+
+        fleet.cluster.faults.before("patch", "nodes/n0", drain_begins)
+        fleet.resync()
+        assert fleet.cordoned() == []
+        assert fleet.node()["metadata"]["labels"][keys.STATE] == "returning"
+
     def test_not_when_it_is_accused_again(self, fleet: Fleet) -> None:
         _cordon_and_prove_well(fleet, "n0")
         fleet.resync()
         again = fleet.condition("n0", "KernelDeadlock", "True", "DockerHung")
         assert self._asks(fleet, fleet.update(again))
         assert fleet.cordoned() == ["n0"]
-
-    def test_not_when_its_history_has_had_its_time(self, fleet: Fleet) -> None:
-        _cordon_and_prove_well(fleet, "n0")
-        fleet.resync()
-        fleet.pass_time(timedelta(days=8))
-        assert self._asks(fleet, fleet.update(fleet.node()))
-        assert keys.STATE not in fleet.node()["metadata"]["labels"]
 
     def test_not_where_only_the_node_was_sick_before(self, fleet: Fleet) -> None:
         event = fleet.sick()
@@ -1743,11 +1765,22 @@ def test_nodes_whose_incidents_are_over_are_not_decided_about_again(
         decided.extend(node.view.name for node in facts.nodes)
         return decide(facts, rules, now)
 
+    said: list[Notice] = []
+    notices_of = kubernetes_node.notices_of
+
+    def telling(node: types.Node, *, recoveries: bool = True) -> tuple[Notice, ...]:
+        told = notices_of(node, recoveries=recoveries)
+        said.extend(told)
+        return told
+
     monkeypatch.setattr(cordoning, "decide", noting)
+    monkeypatch.setattr(kubernetes_node, "notices_of", telling)
     for _ in range(7):
         fleet.pass_time(timedelta(minutes=1))
         fleet.resync()
     assert decided == []
-    fleet.condition("n0", "DiskPressure", "True", "Full")
+    assert said == [], "of what is over nothing can recover"
+    fleet.condition("n0", "DiskPressure", "True", "Full")  # and no event tells
+    fleet.pass_time(cordon.FULL_READ)
     fleet.resync()
     assert set(decided) == {"n0"}

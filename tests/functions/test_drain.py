@@ -539,7 +539,7 @@ def test_a_garbled_annotation_is_begun_anew_and_said_so(world: World, text: str)
     assert world.state().state is State.DRAINED
 
 
-def give_back(world: World, name: str = "n1", state: str = "released") -> None:
+def give_back(world: World, name: str = "n1", state: str = "returning") -> None:
     found = world.node(name)
     found["spec"].pop("unschedulable", None)
     found["metadata"]["labels"][keys.STATE] = state
@@ -681,8 +681,8 @@ def test_a_drain_that_begins_anew_just_then_is_not_forgotten(world: World) -> No
         pytest.param(True, "cordon", True, {}, True, id="cordoned for something less grave"),
         pytest.param(True, "dismissed", False, {}, False, id="somebody uncordoned an empty node"),
         pytest.param(False, "dismissed", False, {}, True, id="somebody stopped the drain"),
-        pytest.param(False, "released", False, {}, False, id="stopped, and given back since"),
-        pytest.param(True, "released", False, {keys.OPT_OUT: "false"}, True, id="opted out"),
+        pytest.param(False, "returning", False, {}, False, id="stopped, and given back since"),
+        pytest.param(True, "returning", False, {keys.OPT_OUT: "false"}, True, id="opted out"),
     ],
 )
 def test_what_was_written_about_a_drain_stays_as_long_as_it_is_of_use(

@@ -1,5 +1,6 @@
 """What no event told is found by asking AWS: a lost event makes no difference but a minute."""
 
+from collections import Counter
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -20,7 +21,7 @@ from infra.local.clock import SimulatedClock
 from infra.local.cluster import EmbeddedCluster, EmbeddedTransport
 from infra.local.cluster.builders import node as build_node
 from tests.support import aws as cloud
-from tests.support.crew import ping
+from tests.support.crew import NodesRead, ping
 
 NOW = datetime(2026, 3, 2, 9, 0, tzinfo=UTC)
 REGION, NAMESPACE = "us-east-1", "groundcrew-system"
@@ -120,10 +121,12 @@ class World:
         for number in range(20):
             provider_id = f"aws:///{REGION}a/{machine(number)}"
             self.cluster.apply(build_node(f"n{number}", provider_id=provider_id, now=NOW))
+        self.nodes_read: Counter[str] = Counter()
         cordon.handle(ping(), self.context())
+        self.nodes_read.clear()
 
     def context(self, regions: tuple[str, ...] = (REGION,)) -> Context:
-        transport = EmbeddedTransport(self.cluster, self.clock.waited)
+        transport = NodesRead(EmbeddedTransport(self.cluster, self.clock.waited), self.nodes_read)
         settings = Settings(namespace=NAMESPACE, parallel=1, regions=regions, sender_key=self.key)
         return Context(lambda: Cluster(transport), self.clock, settings, aws=lambda: self.aws)
 
@@ -162,6 +165,14 @@ def test_the_usual_minute_costs_one_list_and_as_many_questions_for_any_fleet(wor
     assert outcome.answer is None
     assert dict(outcome.requests) == {"list nodes": 1}
     assert len(world.aws.asked) == 6
+
+
+def test_what_is_over_is_not_read_each_minute(world: World) -> None:
+    node: Any = world.cluster.get("Node", "", "n3")
+    node["metadata"]["labels"][keys.STATE] = "released"
+    world.cluster.apply({"apiVersion": "v1", "kind": "Node"} | node)
+    world.poll()
+    assert not world.nodes_read
 
 
 def test_a_spot_interruption_whose_event_was_lost_is_found(world: World) -> None:

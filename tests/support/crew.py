@@ -1,6 +1,7 @@
 """Calling a function as the edge does, against whatever API server a transport reaches."""
 
 import json
+from collections import Counter
 from collections.abc import Callable
 from datetime import datetime
 from pathlib import Path
@@ -73,6 +74,23 @@ class Between:
             self.times += 1
             self._hook(request)
         return self._inner.send(request)
+
+    def stream(self, request: Request) -> Any:
+        return self._inner.stream(request)
+
+
+class NodesRead:
+    """A transport that counts in ``names`` which nodes LISTs bring."""
+
+    def __init__(self, inner: Transport, names: Counter[str]) -> None:
+        self._inner, self._names = inner, names
+
+    def send(self, request: Request) -> Response:
+        response = self._inner.send(request)
+        if request.method == "GET" and request.path == "/api/v1/nodes":
+            items = json.loads(response.body)["items"]
+            self._names.update(item["metadata"]["name"] for item in items)
+        return response
 
     def stream(self, request: Request) -> Any:
         return self._inner.stream(request)

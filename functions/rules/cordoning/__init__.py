@@ -27,7 +27,7 @@ from functions.rules.cordoning.resting import is_at_rest
 from functions.rules.cordoning.settling import settle
 from functions.rules.cordoning.wishes import Wish, wish_of
 from functions.rules.decision import Action
-from functions.rules.keys import HELD, RELEASED
+from functions.rules.keys import HELD, RELEASED, RETURNING
 from functions.rules.policy import Policy
 
 __all__ = [
@@ -35,6 +35,7 @@ __all__ = [
     "FUNCTION",
     "HELD",
     "RELEASED",
+    "RETURNING",
     "Facts",
     "NodeFacts",
     "Plan",

@@ -12,7 +12,13 @@ from functions.rules.cordoning.case import Case, Origin, main_of
 from functions.rules.cordoning.facts import Facts, Verdict
 from functions.rules.decision import Action
 from functions.rules.incidents import Cordon, Record, State
-from functions.rules.keys import DISMISSED, EXCLUDE_FROM_LOAD_BALANCERS, HELD, RELEASED
+from functions.rules.keys import (
+    DISMISSED,
+    EXCLUDE_FROM_LOAD_BALANCERS,
+    HELD,
+    RELEASED,
+    RETURNING,
+)
 from functions.rules.ledger import Ledger
 from functions.rules.policy import Policy
 
@@ -45,7 +51,7 @@ def judge(
         record, unschedulable, label = _release(case, record, policy, now)
     record = incidents.tidy(record, policy, now)
     acted = worst if record.cordon else Severity.WATCH
-    state = _state(record, acted, case.held)
+    state = _state(case, record, acted)
     _say_held(case, record, now)
     record = _finished(case, record, now)
     content = _has_content(record)
@@ -171,18 +177,18 @@ def _has_content(record: Record) -> bool:
     return bool(record.incidents or record.cordon or record.releases or record.extra)
 
 
-def _state(record: Record, acted: Severity, held: Mapping[str, str]) -> str:
+def _state(case: Case, record: Record, acted: Severity) -> str:
     if not _has_content(record):
         return ""
     if acted >= Severity.CORDON:
         return acted.value
-    if held:
+    if case.held:
         return HELD
     if record.open:
         return Severity.WATCH.value
     if any(i.state is State.DISMISSED for i in record.incidents):
         return DISMISSED
-    return RELEASED
+    return RELEASED if case.view.drain is None else RETURNING
 
 
 def _because(case: Case, worst: Severity) -> str:

@@ -25,7 +25,7 @@ def is_at_rest(
     """Whether `decide` would leave the node and the ledgers of the pools as they are, and say
     nothing. False where that is not plain."""
     view = facts.view
-    if view.state != RELEASED or view.incidents is None:
+    if view.state != RELEASED or view.incidents is None or view.drain is not None:
         return False
     if any(n.kind not in _QUIET for n in (*facts.notices, *(facts.live or ()))):
         return False

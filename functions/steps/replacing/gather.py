@@ -34,7 +34,7 @@ Nodes = dict[str, types.Node]
 
 def facts(crew: Crew) -> tuple[Facts, Nodes]:
     """All machines that are sick or remembered as not over, in pools whose book can be read."""
-    nodes: Nodes = {_machine(node): node for node in crew.cluster.list_nodes(keys.STATE)}
+    nodes: Nodes = {_machine(node): node for node in crew.cluster.list_nodes(mark.UNSETTLED)}
     joined = None
     open_entries = {
         (pool, machine): entry
@@ -164,8 +164,7 @@ def _as_cordon_sees(crew: Crew, node: types.Node, view: NodeView) -> tuple[Recor
 
 
 def _may_be_sick(node: types.Node) -> bool:
-    """Whether it carries our mark, and more than history: what is over stays on a node for days,
-    and a fleet of hundreds has such nodes by the dozen."""
+    """Whether it carries our mark, and more than history."""
     state = node.metadata.label(keys.STATE)
     marked = bool(state) or node.metadata.annotation(keys.INCIDENTS) is not None
     return marked and state != cordoning.RELEASED

@@ -10,9 +10,10 @@ from events import recording, registry
 from events.cloudevent import CloudEvent
 from events.errors import MalformedEvent, UnknownSource
 from events.node_facts import Condition, Meta, NodeFacts, Status
-from events.notice import Cause, Kind, Notice, Severity
+from events.notice import Cause, Kind, Notice, Reading, Severity
 from events.sources import kubernetes_node
 from functions.gateways.kubernetes import types
+from functions.rules import cordoning
 
 SINCE = datetime(2026, 1, 15, 9, tzinfo=UTC)
 
@@ -124,6 +125,38 @@ def test_a_marked_node_tells_its_faults_too() -> None:
     marked = {"groundcrew.dev/incidents": "{}"}
     said = kubernetes_node.notices_of(node(condition("Ready", "False"), annotations=marked))
     assert [n.kind for n in said] == [Kind.FAULT, Kind.INFORMATIONAL]
+
+
+def test_a_heartbeat_of_a_node_of_which_only_history_is_left_needs_nothing() -> None:
+    """As that of any other: a third of a fleet may carry history."""
+    assert kubernetes_node.HISTORY == cordoning.RELEASED
+    marks = {
+        "labels": {"groundcrew.dev/state": cordoning.RELEASED},
+        "annotations": {"groundcrew.dev/incidents": '{"v":1}'},
+    }
+
+    def read(ready: str) -> Reading:
+        made = node(condition("Ready", ready), **marks)
+        kind = "dev.knative.apiserver.resource.update"
+        body = msgspec.json.encode({"kind": "Node", **msgspec.to_builtins(made)})
+        return kubernetes_node.read(CloudEvent(id="1", source="/s", type=kind, data=body))
+
+    well = read("True")
+    assert well.notices == ()
+    assert "nothing is wrong" in well.declined
+    assert [n.kind for n in read("False").notices] == [Kind.FAULT]
+
+
+def test_of_a_marked_node_that_cannot_recover_only_what_is_wrong_is_told() -> None:
+    labels = {"groundcrew.dev/state": "released"}
+    annotations = {"groundcrew.dev/incidents": '{"check":"XidCriticalError"}'}
+    sick = node(
+        condition("Ready", "False"),
+        condition("DiskPressure", "False"),
+        labels=labels,
+        annotations=annotations,
+    )
+    assert [n.check for n in kubernetes_node.notices_of(sick, recoveries=False)] == ["Ready"]
 
 
 def test_the_worst_of_several_xids_counts_with_its_own_cause() -> None:

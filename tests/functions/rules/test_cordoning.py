@@ -745,6 +745,17 @@ class TestMarks:
         assert released.state == "released"
         assert not only(run(released, at=NOW + minutes(16))).changed
 
+    def test_a_node_returns_until_drain_has_taken_off_what_it_wrote(self) -> None:
+        claimed = after(only(run(after(only(run(node(), notice()))), recovery())), drain="{}")
+        back = only(run(claimed, at=NOW + minutes(15)))
+        assert back.unschedulable is False
+        assert back.state == "returning"
+        returning = after(back)
+        assert returning.drain == "{}"
+        assert not only(run(returning, at=NOW + minutes(16))).changed
+        settled = msgspec.structs.replace(returning, drain=None)
+        assert only(run(settled, at=NOW + minutes(16))).state == "released"
+
     def test_what_only_a_newer_version_knows_keeps_the_annotation(self) -> None:
         kept = node(incidents='{"v":1,"machine":"aws:///us-east-1a/i-n1","ladder":1}', gpus=None)
         verdict = only(run(kept))

@@ -70,6 +70,8 @@ def test_a_node_whose_incidents_are_over_rests(made: Any) -> None:
         ("carries no label", {"state": ""}),
         ("is held", {"state": "held"}),
         ("is dismissed", {"state": "dismissed"}),
+        ("is just being given back", {"state": "returning"}),
+        ("carries what was written about a drain", {"drain": "{}"}),
         ("carries a record that cannot be read", {"incidents": "{"}),
         ("is another machine by now", {"provider_id": "aws:///us-east-1a/i-other"}),
         ("shows more GPUs than it ever did", {"gpus": 9}),

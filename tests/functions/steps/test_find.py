@@ -72,6 +72,13 @@ def test_what_is_over_is_found_on_a_marked_node_that_no_label_names_yet() -> Non
     assert found.nobodys == []
 
 
+def test_what_is_over_is_not_looked_for_where_only_history_is_left() -> None:
+    """Of those there are many, and such words are said of all the machines of an account."""
+    over = msgspec.structs.replace(_notice(instance_id="i-1"), kind=Kind.RECOVERY)
+    cluster = _cluster(("n1", "aws:///z/i-1", {keys.STATE: "released"}))
+    assert find.find(cluster, [over], full=False).nobodys == [over]
+
+
 def test_what_is_over_of_a_machine_that_nobody_knows_is_no_reason_to_read_all_nodes() -> None:
     over = msgspec.structs.replace(_notice(instance_id="i-1"), kind=Kind.RECOVERY)
     cluster = _cluster(("n0", "aws:///z/i-0", {}))

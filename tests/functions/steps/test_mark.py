@@ -19,6 +19,7 @@ from infra.local.cluster.builders import node as build_node
 
 NOW = datetime(2026, 3, 2, 9, 0, tzinfo=UTC)
 ANNOTATION = "/metadata/annotations/groundcrew.dev~1incidents"
+DRAIN = "/metadata/annotations/groundcrew.dev~1drain"
 STATE = "/metadata/labels/groundcrew.dev~1state"
 LB = "/metadata/labels/node.kubernetes.io~1exclude-from-external-load-balancers"
 RECORD = Record(machine="m", cordon=Cordon(at=NOW))
@@ -67,6 +68,22 @@ def test_a_release_takes_off_what_is_there_and_no_more() -> None:
         ("remove", LB, None),
     ]
     assert patch(plain(unschedulable=True), **off)[-1] == ("remove", "/spec/unschedulable", None)
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "tested"),
+    [
+        ("evict", "released", True),
+        ("returning", "released", True),
+        ("released", "released", False),
+        ("evict", "returning", False),
+    ],
+)
+def test_a_node_that_no_tick_reads_from_here_on_carries_no_drain_that_began_meanwhile(
+    before: str, after: str, tested: bool
+) -> None:
+    made = patch(plain(state=before, unschedulable=True), state=after)
+    assert (("test", DRAIN, None) in made) is tested
 
 
 def test_what_is_not_to_be_changed_is_not_named() -> None:

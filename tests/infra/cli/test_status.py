@@ -272,6 +272,10 @@ def test_what_only_has_history_is_one_line_unless_all_is_asked_for(
     assert out.startswith("All quiet")
     assert "Back in service, with history: a-01" in out
     assert "released" in groundcrew("status", "--all")[1]
+    fleet.change(
+        "a-01", lambda n: n["metadata"]["labels"].update({"groundcrew.dev/state": "returning"})
+    )
+    assert "Back in service, with history: a-01" in groundcrew("status")[1]
 
 
 def test_an_annotation_that_cannot_be_read_is_told_and_shown(
