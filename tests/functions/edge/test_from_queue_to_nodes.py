@@ -38,6 +38,7 @@ NAMESPACE = "groundcrew-system"
 ALL_MAY_GO = "version: 1\nbudget: {pool: 100%, cluster: 100%}\nbreaker: {share: 100%}"
 MACHINES = [f"i-{n:017x}" for n in range(4)]
 RETIREMENT = "AWS_EC2_INSTANCE_RETIREMENT_SCHEDULED"
+MOST_BYTES = 262_144
 _NAMES = count()
 
 
@@ -145,6 +146,15 @@ def health(*entities: str, ahead: timedelta = timedelta(hours=1), status: str = 
     return cloud.bridged("AWS Health Event", detail, source="aws.health")
 
 
+def filled(body: str) -> str:
+    """As large as a message may be."""
+    event = json.loads(body)
+    description = {"language": "en_US", "latestDescription": ""}
+    event["detail"]["eventDescription"] = [description]
+    description["latestDescription"] = "x" * (MOST_BYTES - len(json.dumps(event)))
+    return json.dumps(event)
+
+
 def test_one_health_event_about_three_instances_empties_all_three(world: World) -> None:
     cloud.put(world.url, health(*MACHINES[:3]))
     with consuming(world):
@@ -178,7 +188,9 @@ def test_of_five_hundred_machines_in_one_event_the_three_that_are_ours_are_empti
     world: World,
 ) -> None:
     others = [f"i-{n:017x}" for n in range(1000, 1497)]
-    cloud.put(world.url, health(*others[:200], *MACHINES[:3], *others[200:]))
+    body = filled(health(*others[:200], *MACHINES[:3], *others[200:]))
+    assert len(body) == MOST_BYTES
+    cloud.put(world.url, body)
     with consuming(world) as consumer:
         eventually(lambda: world.empty() == ["n0", "n1", "n2"])
         eventually(lambda: consumer.counts.left == 1)
