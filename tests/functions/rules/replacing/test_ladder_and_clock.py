@@ -112,6 +112,9 @@ def test_a_machine_without_a_node_is_not_waited_for_for_ever() -> None:
     lost = machine(view=None, record=None, closer=None, entry=entry(began=NOW, warned=5))
     at = NOW + 37 * DAY
     assert decide(lost, FULL, at - HOUR).entry == lost.entry
+    # Something was done about it a moment ago: it is not the absence that is so old.
+    lately = replace(lost, entry=changed(lost.entry, changed=at - HOUR))
+    assert decide(lately, FULL, at).entry == lately.entry
     step = decide(lost, FULL, at)
     assert [d.action for d in step.decisions] == [Action.GONE]
     assert step.entry is not None

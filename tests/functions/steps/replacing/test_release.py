@@ -62,6 +62,20 @@ def test_it_is_tainted_out_of_service_where_the_policy_says_so(world: EndingWorl
     assert let_go(world)
 
 
+def test_two_instances_taint_it_once(world: EndingWorld) -> None:
+    """Each has read it without the taint."""
+    world.set_policy("replace: {act_in: ['*'], after_end: out-of-service}\n")
+    found = world.node()
+    found["spec"]["taints"] = [{"key": "example.com/x", "effect": "NoSchedule"}]
+    world.server.apply(found)
+    made = crew(world)
+    node = made.cluster.get_node("n0")
+    assert release.release(made, world.machine(), world.entry(), node)
+    assert not release.release(made, world.machine(), world.entry(), node)
+    keys = sorted(taint["key"].rpartition("/")[2] for taint in world.node()["spec"]["taints"])
+    assert keys == ["out-of-service", "unschedulable", "x"]
+
+
 def test_a_node_that_is_gone_already_is_no_trouble(world: EndingWorld) -> None:
     made = crew(world)
     node = made.cluster.get_node("n0")
