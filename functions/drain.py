@@ -34,9 +34,10 @@ from functions.rules.draining import NodeFacts
 from functions.rules.policy import default as default_policy
 from functions.steps import active, drain_mark, drain_nodes, mark
 from functions.steps.active import Active
-from functions.steps.drain_call import Call, Pace
+from functions.steps.drain_call import Call
 from functions.steps.drain_nodes import Done
 from functions.steps.handed import Handed
+from functions.steps.pace import Pace
 from functions.steps.tell import tell
 
 log = logging.getLogger(__name__)

@@ -3,7 +3,7 @@
 import functools
 import threading
 import zlib
-from collections import defaultdict, deque
+from collections import defaultdict
 from collections.abc import Callable, Collection, Hashable
 from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime
@@ -16,6 +16,7 @@ from functions.gateways.kubernetes.exchange import Watch
 from functions.rules.drain_plan import Budget
 from functions.rules.policy import Drain
 from functions.steps.budgets import Budgets, Listener
+from functions.steps.pace import Pace
 from functions.steps.pod_watch import LONGEST_WATCH
 from functions.steps.read_together import NodesTogether, PodsTogether, worth
 from functions.steps.turns import Turns
@@ -25,24 +26,6 @@ _FIRST_PAUSE, _LONGEST_PAUSE = 0.25, 5.0
 UNKNOWN_SECONDS = 10.0
 """How long a server that does not know us is asked again, each time with the credentials as they
 are then."""
-
-
-class Pace:
-    """At most ``per_second`` in any second, over all threads that share it."""
-
-    def __init__(self, clock: Clock, per_second: int) -> None:
-        self._clock = clock
-        self._taken: deque[float] = deque(maxlen=per_second)
-        self._lock = threading.Lock()
-
-    def wait(self) -> float:
-        """0.0 and the place is taken, or how many seconds until there is one."""
-        with self._lock:
-            now = self._clock.monotonic()
-            if len(self._taken) == self._taken.maxlen and now - self._taken[0] < 1.0:
-                return self._taken[0] + 1.0 - now
-            self._taken.append(now)
-            return 0.0
 
 
 class Call:

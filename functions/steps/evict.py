@@ -186,6 +186,8 @@ class _Drain:
                 ask(self.call, target, step)
             except errors.KubernetesError as refused:
                 problem = refused
+            finally:
+                self.call.pace.answered()
             self._hear(Answer(uid, problem))
             return
 
@@ -193,6 +195,7 @@ class _Drain:
         self.call.turns.sent()
 
         def done(future: "Future[None]") -> None:
+            self.call.pace.answered()
             self.call.turns.answered(self.call.clock.monotonic() - sent)
             if not future.cancelled():
                 self.feed.answered(Answer(uid, future.exception()))

@@ -13,8 +13,9 @@ from functions.gateways.kubernetes import connection, errors
 from functions.gateways.kubernetes.client import Cluster
 from functions.gateways.kubernetes.rest import RestTransport
 from functions.gateways.kubernetes.transport import Request, Response
-from functions.rules import policy
+from functions.rules import policy as policies
 from functions.rules.draining import Result
+from functions.rules.policy import Drain
 from functions.steps.drain_call import Call
 from functions.steps.drain_target import Target
 from functions.steps.evict import evict
@@ -23,6 +24,7 @@ from infra.local.cluster.http import serve
 from infra.local.cluster.world import Delays
 from tests.support.simulated import DrainWorld
 
+DRAIN = policies.default().drain
 SOON = timedelta(milliseconds=50)
 
 
@@ -60,9 +62,8 @@ class World(DrainWorld):
         self.uid = self.add_node("n1", unschedulable=True)
         self.add_node("n2")
 
-    def drain(self, seconds: float = 8.0, **more: Any) -> Result:
-        drain = policy.default().drain
-        with Call(self.cluster, self.clock, drain, seconds, "groundcrew-system") as call:
+    def drain(self, seconds: float = 8.0, policy: Drain = DRAIN, **more: Any) -> Result:
+        with Call(self.cluster, self.clock, policy, seconds, "groundcrew-system") as call:
             return evict(call, Target(node="n1", uid=self.uid), lambda node: "", **more)
 
     def hold_budget(self, name: str, allowed: int) -> None:

@@ -3,10 +3,14 @@
 import threading
 import time
 from collections.abc import Iterator
+from datetime import timedelta
+from typing import Any
 
+import msgspec
 import pytest
 
 from functions.gateways.kubernetes.client import Cluster
+from functions.gateways.kubernetes.transport import Request, Response
 from functions.rules import policy
 from functions.rules.draining import Ended
 from functions.steps.drain_call import Call
@@ -77,6 +81,34 @@ def test_nothing_is_asked_whose_answer_would_not_be_heard(world: World) -> None:
     assert 4 <= len(result.evicted) < 70
     assert len(world.evictions()) == len(result.evicted), "and no answer was lost"
     assert slow.cut == 0
+
+
+class Late:
+    """A transport whose first requests reach the server late, as those that connect first do."""
+
+    def __init__(self, inner: Any, first: int) -> None:
+        self._inner = inner
+        self._late = iter([0.3] * first)
+
+    def send(self, request: Request) -> Response:
+        if request.path.endswith("/eviction"):
+            time.sleep(next(self._late, 0.0))
+        response: Response = self._inner.send(request)
+        return response
+
+    def stream(self, request: Request) -> Any:
+        return self._inner.stream(request)
+
+
+def test_the_server_never_sees_the_rate_passed(world: World) -> None:
+    for number in range(8):
+        world.pod(f"web-{number}", app="web", stop_seconds=0.05)
+    world.cluster = Cluster(Late(world.transport, first=5))
+    slow = msgspec.structs.replace(policy.default().drain, evictions_per_second=5)
+    result = world.drain(policy=slow)
+    assert (result.ended, len(result.evicted)) == (Ended.EMPTY, 8)
+    times = sorted(e.at for e in world.evictions())
+    assert times[5] - times[0] >= timedelta(seconds=1)
 
 
 def test_a_budget_paces_the_drain_without_a_hail_of_requests(world: World) -> None:
