@@ -195,7 +195,7 @@ def resync(context: Context) -> Outcome:
     out: list[Place] = []
     work: dict[str, tuple[types.Node, tuple[Notice, ...]]] = {}
     unstamped: list[types.Node] = []
-    for node in context.cluster.list_nodes("" if full else _selector(pools)):
+    for node in context.cluster.list_nodes("" if full else _selector(pools, crew.now)):
         view = mark.view(node, policy)
         census.count(view, cordoning.domains_of(view, policy))
         if cordoning.is_out(view):
@@ -244,10 +244,15 @@ def resync(context: Context) -> Outcome:
     )
 
 
-def _selector(pools: Mapping[str, Ledger]) -> str:
+def _selector(pools: Mapping[str, Ledger], now: datetime) -> str:
     """Which nodes a tick reads. A node that was given back just now is read once more: until then
-    its cordon counts as on, since our patch may not have reached it."""
-    leaving = any(entry.leaving for led in pools.values() for entry in led.machines.values())
+    its cordon counts as on, since our patch may not have reached it. One that is gone before that
+    is remembered so for days."""
+    leaving = any(
+        entry.leaving and now - entry.seen < FULL_READ
+        for led in pools.values()
+        for entry in led.machines.values()
+    )
     return keys.STATE if leaving else mark.UNSETTLED
 
 

@@ -3,6 +3,7 @@
 import json
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -29,7 +30,7 @@ from functions.steps import active
 from infra.local.clock import SimulatedClock
 from infra.local.cluster import EmbeddedCluster, EmbeddedTransport
 from infra.local.cluster.builders import node as build_node
-from tests.support.crew import Between, node_update, ping
+from tests.support.crew import Between, NodesRead, node_update, ping
 from tests.support.facts import notice as fault
 
 NOW = datetime(2026, 3, 2, 9, 0, tzinfo=UTC)
@@ -1225,6 +1226,32 @@ class TestCounting:
         fleet.cluster.seen.clear()
         fleet.resync()
         assert fleet.writes() == []
+
+    def test_a_machine_that_is_gone_right_after_its_release_makes_no_tick_dearer(
+        self, fleet: Fleet
+    ) -> None:
+        _cordon_and_prove_well(fleet, "n1")
+        machine = _machine(fleet, "n1")
+        fleet.resync()
+        fleet.cluster.delete("nodes", "", "n1")
+        fleet.change("n0", labels=fleet.node()["metadata"]["labels"] | {keys.STATE: "released"})
+        read: Counter[str] = Counter()
+
+        def tick() -> None:
+            transport = NodesRead(EmbeddedTransport(fleet.cluster, fleet.clock.waited), read)
+            settings = Settings(namespace=NAMESPACE, parallel=1)
+            cordon.handle(ping(), Context(lambda: Cluster(transport), fleet.clock, settings))
+
+        tick()
+        assert read["n0"] == 1, "whoever was given back just now is looked at once more"
+        fleet.change("n0", labels=fleet.node()["metadata"]["labels"] | {keys.STATE: "released"})
+        fleet.pass_time(cordon.FULL_READ)
+        fleet.resync()
+        assert _ledgers(fleet)["gpu"].machines[machine].leaving
+        read.clear()
+        fleet.pass_time(timedelta(minutes=1))
+        tick()
+        assert not read
 
     def test_a_machine_that_was_never_patched_asks_anew(self, fleet: Fleet) -> None:
         """Its cordon is in the ledger and its reservation ran out: others have its place."""
