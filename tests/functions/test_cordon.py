@@ -1230,11 +1230,13 @@ class TestCounting:
     def test_a_machine_that_is_gone_right_after_its_release_makes_no_tick_dearer(
         self, fleet: Fleet
     ) -> None:
+        fleet.handle(fleet.update(fleet.condition("n0", "DiskPressure", "True", "Full")))
+        fleet.handle(fleet.update(fleet.condition("n0", "DiskPressure", "False", "Room")))
+        assert fleet.node()["metadata"]["labels"][keys.STATE] == "released"
         _cordon_and_prove_well(fleet, "n1")
         machine = _machine(fleet, "n1")
         fleet.resync()
         fleet.cluster.delete("nodes", "", "n1")
-        fleet.change("n0", labels=fleet.node()["metadata"]["labels"] | {keys.STATE: "released"})
         read: Counter[str] = Counter()
 
         def tick() -> None:
@@ -1244,7 +1246,6 @@ class TestCounting:
 
         tick()
         assert read["n0"] == 1, "whoever was given back just now is looked at once more"
-        fleet.change("n0", labels=fleet.node()["metadata"]["labels"] | {keys.STATE: "released"})
         fleet.pass_time(cordon.FULL_READ)
         fleet.resync()
         assert _ledgers(fleet)["gpu"].machines[machine].leaving
