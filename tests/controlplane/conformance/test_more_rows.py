@@ -9,8 +9,10 @@ from functions.rules import keys
 from functions.steps import pods as facts
 from tests.controlplane.access import eventually
 from tests.controlplane.bed import STOPS
+from tests.controlplane.cluster import ControlPlane
 from tests.controlplane.conformance.rows import shows
 from tests.controlplane.conformance.stand import Stand
+from tests.controlplane.conformance.webhook import Webhook
 
 SLOW = {STOPS: "10s"}
 
@@ -79,6 +81,40 @@ def test_an_interrupt_leaves_no_request_and_says_how_far_it_is(stand: Stand) -> 
     assert stand.cordoned(stand.a)
     time.sleep(1)
     assert stand.writes() == []
+
+
+@shows("M4")
+def test_an_interrupt_hears_what_is_due_and_a_second_one_does_not_wait(
+    stand: Stand, control_plane: ControlPlane
+) -> None:
+    owner, answer = stand.owner("web"), threading.Event()
+    stand.fill(*(stand.pod(f"web-{node}", node, owner=owner) for node in (stand.a, stand.b)))
+    uid = stand.pods(stand.a)[0]["metadata"]["uid"]
+    with Webhook(control_plane, "pods/eviction", stand.namespace) as hook:
+        hook.ready(
+            lambda: stand.api.evict(stand.namespace, f"web-{stand.a}", uid=uid, dry_run=True)
+        )
+        hook.answer = lambda _: None if answer.wait(4) else (403, "nobody has let it go")
+        process = stand.start("drain", stand.a)
+        eventually(lambda: hook.asked, "an eviction is under way")
+        process.send_signal(signal.SIGINT)
+        time.sleep(0.5)
+        assert process.poll() is None, "the answer is due"
+        answer.set()
+        ran = stand.end(process)
+        assert (ran.code, "interrupted; 1 pod evicted" in ran.out) == (130, True), ran.out
+
+        answer.clear()
+        hook.asked.clear()
+        process = stand.start("drain", stand.b)
+        eventually(lambda: hook.asked, "an eviction is under way")
+        process.send_signal(signal.SIGINT)
+        time.sleep(0.3)
+        process.send_signal(signal.SIGINT)
+        ran = stand.end(process)
+        answer.set()
+    assert (ran.code, "ended without waiting for answers" in ran.err) == (130, True), ran.err
+    assert ran.seconds < 1
 
 
 @shows("D1", "D2")
