@@ -12,6 +12,7 @@ from datetime import datetime, timedelta
 import msgspec
 
 from functions.rules import policy
+from functions.rules.quantities import Share
 
 DAY = timedelta(days=1)
 
@@ -127,5 +128,5 @@ def _counts(
     return recent, sum(1 for a in standing if now - a.at < DAY), len(standing)
 
 
-def _over(count: int, pool_size: int, share: policy.Share, more_than: int) -> bool:
+def _over(count: int, pool_size: int, share: Share, more_than: int) -> bool:
     return count > more_than and count > share * pool_size

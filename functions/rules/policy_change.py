@@ -17,7 +17,8 @@ from functions.rules import budget, cordoning, incidents
 from functions.rules.cordoning import Facts, NodeFacts, Verdict
 from functions.rules.ledger import Ledger
 from functions.rules.node_view import NodeView
-from functions.rules.policy import Duration, Policy, Share, dump
+from functions.rules.policy import Policy, dump
+from functions.rules.quantities import Duration, Share
 from functions.rules.rebuild import Census, rebuild
 
 MOST_MOVED = Share(0.05)

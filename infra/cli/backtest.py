@@ -194,7 +194,7 @@ class _Progress:
 
 
 def _duration(text: str) -> timedelta:
-    from functions.rules.policy import Duration
+    from functions.rules.quantities import Duration
 
     try:
         return Duration.parse(text)

@@ -15,7 +15,8 @@ from functions.gateways.kubernetes import errors, types
 from functions.gateways.kubernetes.client import Cluster
 from functions.rules import drain_plan, policy
 from functions.rules.drain_plan import Step, Verdict
-from functions.rules.policy import Drain, Duration
+from functions.rules.policy import Drain
+from functions.rules.quantities import Duration
 from functions.steps import active, cordon_by_hand, owners, preview, read_together, volumes
 from functions.steps.cordon_by_hand import Before
 from functions.steps.drain_call import Call

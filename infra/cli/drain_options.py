@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
-from functions.rules.policy import Duration
+from functions.rules.quantities import Duration
 
 LONGEST_REASON = 200
 YES, NO = ("true", "1", "t"), ("false", "0", "f")

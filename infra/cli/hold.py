@@ -8,7 +8,7 @@ import msgspec
 from functions.gateways.kubernetes import errors, types
 from functions.rules import hold, keys
 from functions.rules.hold import Hold
-from functions.rules.policy import Duration
+from functions.rules.quantities import Duration
 from functions.steps import active
 from infra.cli import connect, machine, screen
 from infra.cli.connect import Refused, Session, no_namespace

@@ -8,7 +8,7 @@ from datetime import timedelta
 
 from functions.rules import drain_state, keys
 from functions.rules.pause import Pause, key
-from functions.rules.policy import Duration
+from functions.rules.quantities import Duration
 from functions.steps import active
 from infra.cli import connect, live, pausing, screen
 from infra.cli.connect import Refused, Session

@@ -12,7 +12,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from functions.rules.policy import Duration
+from functions.rules.quantities import Duration
 from infra.cli import connect, screen
 from infra.cli.connect import Session
 

@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from functions.rules.policy import Duration
+from functions.rules.quantities import Duration
 
 Names = str | list[str]
 

@@ -13,7 +13,8 @@ import msgspec
 
 from functions.rules import policy
 from functions.rules.decision import Action
-from functions.rules.policy import Duration, PolicyError
+from functions.rules.policy import PolicyError
+from functions.rules.quantities import Duration
 from infra.local.cloud import CALLS, REFUSALS
 from infra.local.scenario import (
     ACTS,

@@ -8,6 +8,7 @@ import pytest
 
 from functions.rules import lifecycle, policy
 from functions.rules.lifecycle import Act, Facts, Hold, decide
+from functions.rules.quantities import Duration
 
 BEGAN = datetime(2026, 3, 2, 9, 0, tzinfo=UTC)
 POLICY = policy.default().lifecycle
@@ -75,7 +76,7 @@ def test_what_is_over_is_told_nothing_more(ended: str) -> None:
 
 @pytest.mark.parametrize("at_end", ["CONTINUE", "ABANDON"])
 def test_when_its_time_is_over_the_policy_says_what_it_is_told(at_end: str) -> None:
-    chosen = msgspec.structs.replace(POLICY, at_end=at_end, longest=policy.Duration(hours=2))
+    chosen = msgspec.structs.replace(POLICY, at_end=at_end, longest=Duration(hours=2))
     held = msgspec.structs.replace(HOUR, beat=after(119))
     assert decide(facts(held), chosen, after(119)).act is Act.WAIT
     assert decide(facts(held), chosen, after(120)).act is Act(at_end)
