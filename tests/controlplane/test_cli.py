@@ -1,6 +1,9 @@
 """The operator's commands against a real API server, over its kubeconfig, with real rights."""
 
 import json
+import os
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -45,6 +48,21 @@ def marked(cluster: Cluster, clean_nodes: Nodes, admin_kubeconfig: Path, namespa
     cluster.kubectl("patch", "node", name, "--subresource=status", "-p", patch)
     resync(admin_kubeconfig, namespace)
     return name
+
+
+def test_kubectl_finds_its_plugin_and_gives_it_what_it_was_told(
+    cluster: Cluster, admin_kubeconfig: Path, namespace: str
+) -> None:
+    here = str(Path(sys.executable).parent)
+    done = subprocess.run(
+        [cluster.kubectl_binary, "groundcrew", "status", "-o", "json",
+         "--kubeconfig", str(admin_kubeconfig), "--namespace", namespace],
+        env=os.environ | {"PATH": f"{here}{os.pathsep}{os.environ['PATH']}", "KUBERC": "off"},
+        capture_output=True, text=True, check=False, timeout=60,
+    )  # fmt: skip
+    assert done.stderr == ""
+    assert "nodes" in json.loads(done.stdout)
+    assert done.returncode == 1, "as it ends: nothing of groundcrew is in that namespace"
 
 
 def test_status_and_explain_show_a_node_that_is_out_of_service(run: Run, marked: str) -> None:
