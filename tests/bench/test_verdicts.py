@@ -40,11 +40,18 @@ def test_a_storm_is_judged_by_all_that_was_wanted(changed: dict[str, Any], said:
         ("instant-110", {"requests_per_pod": 1.4}, "over 1.3 requests a pod"),
         ("instant-10", {"requests_per_pod": 2.0}, ""),
         ("grace30-110", {"groundcrew_s": 31.3}, "over 31.2 s"),
+        ("instant-250", {"most_evictions_a_second": 121}, "121 evictions within a second"),
     ],
 )
-def test_a_drain_is_judged_by_its_ratio_its_bound_and_its_requests(
+def test_a_drain_is_judged_by_its_ratio_its_bound_its_requests_and_its_rate(
     case: str, changed: dict[str, Any], said: str
 ) -> None:
-    found = {"ratio": 0.1, "bound_s": 30.0, "groundcrew_s": 31.0, "requests_per_pod": 1.1}
+    found = {
+        "ratio": 0.1,
+        "bound_s": 30.0,
+        "groundcrew_s": 31.0,
+        "requests_per_pod": 1.1,
+        "most_evictions_a_second": 100,
+    }
     (chosen,) = (one for one in drain.CASES if one.name == case)
     assert drain.verdict(chosen, found | changed) == said
