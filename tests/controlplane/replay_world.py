@@ -146,20 +146,35 @@ class RealWorld:
 
 
 class _Noting:
-    """A transport that notes what is written on its way."""
+    """A transport that notes what is written on its way, and by which Nodes are as old as they are
+    in the scenario: the server stamps them by a clock that knows nothing of its time."""
 
     def __init__(self, inner: Transport, world: RealWorld) -> None:
         self._inner = inner
         self._world = world
+        self._made: dict[str, str] = {}
+        """By the UID of a Node, when it was made in the scenario."""
 
     def send(self, request: Request) -> Response:
         answer = self._inner.send(request)
+        if request.path.startswith("/api/v1/nodes") and 200 <= answer.status < 300:
+            answer = msgspec.structs.replace(answer, body=self._dated(request, answer.body))
         if request.method != "GET" and 200 <= answer.status < 300:
             self._note(request, answer)
         return answer
 
     def stream(self, request: Request) -> tuple[Response, Iterator[bytes]]:
         return self._inner.stream(request)
+
+    def _dated(self, request: Request, body: bytes) -> bytes:
+        read = msgspec.json.decode(body)
+        for node in [read] if "items" not in read else read["items"] or ():
+            meta = node.get("metadata", {})
+            if request.method == "POST":
+                self._made[meta["uid"]] = f"{self._world.clock.now():%Y-%m-%dT%H:%M:%SZ}"
+            if meta.get("uid") in self._made:
+                meta["creationTimestamp"] = self._made[meta["uid"]]
+        return msgspec.json.encode(read)
 
     def _note(self, request: Request, answer: Response) -> None:
         parts = request.path.split("/")

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from functions.rules.decision import Action
 from infra.local import scenario_file
 from infra.local.summary import failures_of
 from infra.local.timeline import differences
@@ -14,20 +16,15 @@ from tests.controlplane.conftest import require_build
 from tests.controlplane.replay_world import play_on_control_plane
 from tests.support.worlds import outcome, play
 
-NOT_HERE = {
-    # A replacement is a node that was made after the end was asked. A real API server stamps that
-    # by its own clock, not by the simulated one: here any node would do.
-    "same-host-again",
-    # How far one call comes with a hundred nodes hangs on how long a request takes, which on the
-    # embedded cluster is no time at all. `make bench-nth` plays it in real time.
-    "spot-storm",
-    # A month is seven minutes there. It plays alike; what is new in it is played by its seeds.
-    "false-alarms",
-}
-"""What cannot be compared, since one of the two clocks decides it, and what takes too long."""
+NOT_HERE = "false-alarms"
+"""A month is seven minutes there. It plays alike; what is new in it is played by its seeds."""
+MANY_AT_ONCE = "spot-storm"
+"""How far one call comes with its forty-six nodes hangs on how long pods and requests take, which
+is no time at all on one of the two clocks: that a drain is left to the next call is said on the
+embedded cluster alone. All else is the same."""
 
 
-@pytest.mark.parametrize("name", [n for n in scenario_file.known() if n not in NOT_HERE])
+@pytest.mark.parametrize("name", [n for n in scenario_file.known() if n != NOT_HERE])
 def test_on_a_real_control_plane_a_scenario_plays_as_on_the_embedded_one(
     name: str, tmp_path: Path
 ) -> None:
@@ -37,5 +34,16 @@ def test_on_a_real_control_plane_a_scenario_plays_as_on_the_embedded_one(
     assert failures_of(embedded) == []
     with ControlPlane(tmp_path) as cluster:
         played = play_on_control_plane(scenario, cluster, embedded)
-    assert differences(outcome(embedded), outcome(played)) == []
+    here, there = outcome(embedded), outcome(played)
+    if name == MANY_AT_ONCE:
+        here, there = _but_for_later(here), _but_for_later(there)
+    assert differences(here, there) == []
     assert failures_of(played) == []
+
+
+def _but_for_later(found: dict[str, Any]) -> dict[str, Any]:
+    """Without what drains say of a node that is left to the next call."""
+    return {
+        about: [d for d in said if d != Action.HOLD.value] if about.endswith(" drain") else said
+        for about, said in found.items()
+    }
