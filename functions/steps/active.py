@@ -44,7 +44,7 @@ class Active:
     shelf: Mapping[str, ConfigMap] = field(default_factory=dict)
     """The ledgers' ConfigMaps as read, to write against."""
     trouble: str = ""
-    """What is wrong with the policy; nothing but recoveries is done while there is any."""
+    """What is wrong with policy or pauses; nothing but recoveries is done while there is any."""
     author: str = ""
     """Who applied the policy; empty where none was."""
     evidence: str = ""
@@ -65,7 +65,8 @@ class Active:
 
 def read(cluster: Cluster, namespace: str) -> Active:
     """Everything in force. One LIST of our own ConfigMaps."""
-    in_force, applied, author, trouble, evidence = policy.default(), False, "", "", ""
+    in_force, present, author, evidence = policy.default(), False, "", ""
+    wrong_policy = wrong_pause = ""
     pauses: dict[str, pause.Pause] = {}
     ledgers: dict[str, Ledger] = {}
     shelf: dict[str, ConfigMap] = {}
@@ -73,12 +74,11 @@ def read(cluster: Cluster, namespace: str) -> Active:
     for found in cluster.list_config_maps(namespace, keys.PART):
         part, name = found.metadata.label(keys.PART), found.metadata.name
         if part == "policy" and name == POLICY_NAME:
-            in_force, wrong = _policy(found, in_force)
-            applied, trouble = True, trouble or wrong
+            in_force, wrong_policy = _policy(found, in_force)
+            present = True
             author = (found.data or {}).get("author", "")
         elif part == "pause" and name == PAUSE_NAME:
-            pauses, wrong = _pauses(found)
-            trouble = trouble or wrong
+            pauses, wrong_pause = _pauses(found)
         elif part == "hold" and name == HOLD_NAME:
             holds = {key: _hold(text) for key, text in (found.data or {}).items()}
         elif part == "evidence" and name == EVIDENCE_NAME:
@@ -91,15 +91,22 @@ def read(cluster: Cluster, namespace: str) -> Active:
             except ledger.Unreadable:
                 continue  # as good as missing: the resync rebuilds it over the ConfigMap
     known = ledgers.get(CLUSTER, Ledger()).policy
-    if known and not applied:
-        trouble = (
+    if known and not present:
+        wrong_policy = (
             f"ConfigMap {POLICY_NAME} is gone, or has lost its label {keys.PART}=policy, and "
             f"policy {known} was in force: apply it anew with `groundcrew policy apply FILE` "
             "(one that says only `version: 1` puts the defaults in force)"
         )
-    applied = applied and not trouble
     return Active(
-        in_force, pauses, ledgers, shelf, trouble, author, evidence, holds, applied=applied
+        policy=in_force,
+        pauses=pauses,
+        ledgers=ledgers,
+        shelf=shelf,
+        trouble="; ".join(filter(None, (wrong_policy, wrong_pause))),
+        author=author,
+        evidence=evidence,
+        holds=holds,
+        applied=present and not wrong_policy,
     )
 
 

@@ -114,10 +114,23 @@ class TestPauses:
         assert "key pool.b" in found.paused("c", NOW)
         assert "groundcrew resume" in found.paused("c", NOW)
 
-    def test_a_broken_policy_is_told_before_a_broken_pause(self, shelf: Shelf) -> None:
+    def test_a_broken_policy_is_told_before_a_broken_pause_and_hides_it_not(
+        self, shelf: Shelf
+    ) -> None:
         shelf.put(active.PAUSE_NAME, "pause", {"cluster": "x"})
         shelf.put(active.POLICY_NAME, "policy", {})
-        assert shelf.read().trouble
+        policy_wrong, pause_wrong = shelf.read().trouble.split("; ", 1)
+        assert active.POLICY_NAME in policy_wrong
+        assert active.PAUSE_NAME in pause_wrong
+
+    def test_a_broken_one_does_not_make_the_applied_policy_one_that_is_not(
+        self, shelf: Shelf
+    ) -> None:
+        shelf.put(active.PAUSE_NAME, "pause", {"cluster": "x"})
+        shelf.put(active.POLICY_NAME, "policy", active.policy_data(STRICT, "ann"))
+        found = shelf.read()
+        assert found.trouble
+        assert found.applied
 
     def test_without_data_there_is_none(self, shelf: Shelf) -> None:
         shelf.put(active.PAUSE_NAME, "pause", None)
