@@ -19,6 +19,8 @@ from functions.rules.replacing.rungs import next_rung
 from functions.rules.replacing.words import answer, minutes, say
 
 REBOOTED = "dev.groundcrew.vm.rebooted"
+MOST_TOKENS = 3
+"""Of earlier askings that are remembered: whoever is handed a machine is asked twice."""
 RESETS = 2
 """How often a reset is asked for."""
 
@@ -94,9 +96,12 @@ def resetting(case: Case) -> Step:
 def intend(
     one: MachineFacts, entry: Entry, rung: str, token: str, why: str, now: datetime
 ) -> Entry:
-    """``entry`` with the intent to take ``rung``, to be written before anything is asked."""
+    """``entry`` with the intent to take ``rung``, to be written before anything is asked. If that
+    was asked before, it is one more try of it."""
     phase = {"reset": Phase.RESETTING, "reboot": Phase.REBOOTING, "replace": Phase.ENDING}[rung]
     closer = one.closer
+    known = one.entry.intent if one.entry else None
+    before = known if known and known.rung == rung else None
     intent = Intent(
         rung=rung,
         token=token,
@@ -104,6 +109,8 @@ def intend(
         boot=one.view.boot_id if one.view else "",
         way=closer.way if closer else "",
         why=why,
+        tries=before.tries + 1 if before else 0,
+        earlier=(*before.earlier, before.token)[-MOST_TOKENS:] if before else (),
     )
     return msgspec.structs.replace(
         entry,

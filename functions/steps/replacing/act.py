@@ -42,8 +42,6 @@ MOST_TRIES = 10
 """Refusals that pass by themselves are asked again each minute; after so many, each hour."""
 MOST_DAILY = MOST_TRIES + 7 * 24
 """What was refused for a week on end is asked once a day."""
-MOST_TOKENS = 3
-"""Of earlier askings that are remembered: whoever is handed a machine is asked twice."""
 DAILY = timedelta(days=1)
 
 
@@ -108,13 +106,6 @@ def _intend(crew: Crew, step: Step, entry: Entry, token: str) -> Entry:
     one, before = step.facts, step.facts.entry
     now = crew.now()
     made = replacing.intend(one, entry, step.rung, token, cut(reason_of(step.guards)), now)
-    if before is not None and before.intent and made.intent and before.intent.rung == step.rung:
-        known = before.intent
-        earlier = (*known.earlier, known.token)[-MOST_TOKENS:]
-        made = msgspec.structs.replace(
-            made,
-            intent=msgspec.structs.replace(made.intent, tries=known.tries + 1, earlier=earlier),
-        )
     crew.put(one.pool, one.machine, before, made)
     return made
 

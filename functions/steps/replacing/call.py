@@ -173,10 +173,6 @@ class Call:
         data = {"node": node, "machine": one.machine, "token": token, "by": by}
         why = reason_of(step.guards)
         made = replacing.intend(one, step.entry, "reset", token, why, crew.now())
-        before = one.entry.intent if one.entry else None
-        if before and made.intent and before.rung == "reset":
-            again = msgspec.structs.replace(made.intent, tries=before.tries + 1)
-            made = msgspec.structs.replace(made, intent=again)
         # First: what another call has decided about is not asked for by this one, too.
         crew.put(one.pool, one.machine, one.entry, made)
         self._may_answer(RESET_WANTED, data)
