@@ -37,9 +37,9 @@ def already_done(event: CloudEvent, now: datetime) -> Verdict | None:
         return None
     node = decode(_NODE, event.data)
     view = mark.view(node, policy.default())
-    live = kubernetes_node.notices_of(node)
     if view.state not in (*cordoning.ACTED, cordoning.RETURNING):
         return None
+    live = kubernetes_node.notices_of(node)
     plan = cordoning.decide(Facts(nodes=(NodeFacts(view=view, live=live),)), policy.default(), now)
     (verdict,) = plan.verdicts
     if verdict.changed or verdict.decisions:

@@ -44,9 +44,7 @@ def collect(crew: Crew, machine: str, entry: Entry) -> str:
         found = _job(crew, machine, entry, name)
     except BadTemplate as problem:
         return f"not collected: the template of the Job {problem}"
-    except errors.TooManyRequests:
-        return ""
-    except errors.ServerError:
+    except (errors.TooManyRequests, errors.ServerError):
         return ""
     except errors.ApiError as problem:
         return cut(f"not collected: {problem}")
@@ -100,9 +98,8 @@ def job(template: str, machine: str, entry: Entry, name: str, seconds: int) -> d
         inner = spec["template"].setdefault("metadata", {})
         inner["labels"] = {**(inner.get("labels") or {}), **labels}
     except (KeyError, TypeError, AttributeError, ValueError) as problem:
-        raise BadTemplate(
-            f"lacks spec.template.spec.containers, or has them wrong: {problem}"
-        ) from (problem)
+        why = f"lacks spec.template.spec.containers, or has them wrong: {problem}"
+        raise BadTemplate(why) from problem
     spec["activeDeadlineSeconds"] = min(spec.get("activeDeadlineSeconds") or seconds, seconds)
     spec.setdefault("backoffLimit", 0)
     spec.setdefault("ttlSecondsAfterFinished", KEPT_SECONDS)

@@ -1,6 +1,8 @@
 """Ending an EC2 instance that an Auto Scaling group holds: the group's capacity is kept, so that it
 starts another one. Its lifecycle hooks run as they do for any end."""
 
+from dataclasses import replace
+
 from functions.gateways.aws import errors, types
 from functions.gateways.aws.client import Aws
 from functions.rules.replacing import Seen
@@ -35,15 +37,7 @@ class AutoScaling(Ec2):
                 protected = self._launches_none(machine)
             except errors.AwsError as problem:
                 return refusals.look(problem)
-        return Look(
-            seen=looked.seen,
-            says=f"{looked.says}, in group {found.group}",
-            account=looked.account,
-            host=looked.host,
-            others=looked.others,
-            reserved=looked.reserved,
-            protected=protected,
-        )
+        return replace(looked, says=f"{looked.says}, in group {found.group}", protected=protected)
 
     def _launches_none(self, machine: Machine) -> str:
         """Why its group would not start another one; empty: it would. Raises `errors.AwsError`."""
