@@ -8,6 +8,7 @@ https://learn.microsoft.com/azure/virtual-machines/linux/scheduled-events#start-
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from functions.rules import draining
 from functions.rules.drain_state import State
@@ -21,17 +22,27 @@ class Announced:
     """The cloud's own IDs of all that it takes."""
 
 
-def waits_for(event: Announced, nodes: Mapping[str, NodeFacts]) -> list[str]:
-    """What is in the way, a sentence each; nothing when it may begin. ``nodes`` by the cloud's own
-    ID of their machine. A machine that no node stands for may be full of somebody's work."""
+class Machine(NamedTuple):
+    node: NodeFacts
+    work: Sequence[str] = ()
+    """Pods that run there now: some come after a node was drained."""
+
+
+def waits_for(event: Announced, machines: Mapping[str, Sequence[Machine]]) -> list[str]:
+    """What is in the way, a sentence each; nothing when it may begin. ``machines`` by the cloud's
+    own ID. One that no node stands for may be full of somebody's work; an ID is a name that
+    another resource group may use, too."""
     if not event.machines:
         return ["it names no machine"]
-    return [why for machine in event.machines if (why := _why(machine, nodes.get(machine)))]
+    return [why for name in event.machines if (why := _why(name, machines.get(name, ())))]
 
 
-def _why(machine: str, node: NodeFacts | None) -> str:
-    if node is None:
+def _why(machine: str, found: Sequence[Machine]) -> str:
+    if not found:
         return f"{machine} is no node of this cluster"
+    if len(found) > 1:
+        return f"{machine} may be any of {', '.join(sorted(f.node.view.name for f in found))}"
+    ((node, work),) = found
     name = node.view.name
     if node.paused:
         return f"{name}: {node.paused}"
@@ -40,4 +51,6 @@ def _why(machine: str, node: NodeFacts | None) -> str:
     state, _ = draining.state_of(node)
     if state is None or state.state is not State.DRAINED:
         return f"{name} is not empty"
+    if work:
+        return f"{name} is not empty any more: {', '.join(work[:3])}"
     return ""

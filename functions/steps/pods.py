@@ -4,13 +4,24 @@ from collections.abc import Iterator
 from datetime import datetime, timedelta
 
 from functions.gateways.kubernetes import types
-from functions.rules import keys
+from functions.gateways.kubernetes.client import Cluster
+from functions.rules import drain_plan, keys
 from functions.rules.drain_plan import Budget, Owner, Pod
 from functions.rules.selectors import Requirement, Selector
 
 MIRROR = "kubernetes.io/config.mirror"
 _CORDON_TAINT = "node.kubernetes.io/unschedulable"
 DEFAULT_GRACE_SECONDS = 30
+
+
+def work_on(cluster: Cluster, node: str) -> tuple[str, ...]:
+    """The pods that run on ``node`` now and are work, ``namespace/name``: no DaemonSet, mirror,
+    balloon or finished ones."""
+    around = drain_plan.Around(node=node)
+    found = (pod(p) for p in cluster.list_pods(node=node).items or ())
+    return tuple(
+        sorted(p.key for p in found if not p.finished and not drain_plan.ignored(p, around))
+    )
 
 
 def pod(found: types.Pod) -> Pod:

@@ -14,7 +14,8 @@ if TYPE_CHECKING:
 DESCRIPTION = """\
 Read what Azure's metadata service says about scheduled events, and print the request that starts
 those whose machines are all out of service by groundcrew and empty. One of whose machines is not,
-or is no node of this cluster, is left to its time; stderr says what it waits for.
+is held (groundcrew hold), or is no node of this cluster, is left to its time; stderr says what it
+waits for.
 
 Azure gives a reboot a quarter of an hour, and begins it at once when it is told to. Nothing is
 sent: whoever asks the metadata service on one of the machines posts the request there."""
@@ -56,22 +57,30 @@ def run(args: argparse.Namespace) -> int:
 def _judge(session: connect.Session, announced: "Sequence[Announced]") -> int:
     import msgspec
 
-    from functions.rules import keys, startable
+    from functions.rules import hold, keys, startable
     from functions.rules.draining import NodeFacts
-    from functions.steps import active, find, mark
+    from functions.steps import active, find, mark, pods
 
-    in_force = active.read(session.cluster, session.namespace)
-    nodes = {}
-    for node in session.cluster.list_nodes():
+    cluster, now = session.cluster, session.clock.now()
+    in_force = active.read(cluster, session.namespace)
+    named = {machine for event in announced for machine in event.machines}
+    machines: dict[str, list[startable.Machine]] = {}
+    for node in cluster.list_nodes():
+        instance = find.instance_id(node.provider_id)
+        if instance not in named:
+            continue
         view = mark.view(node, in_force.policy)
-        nodes[find.instance_id(node.provider_id)] = NodeFacts(
+        held = hold.why(in_force.holds, view.machine, now)
+        facts = NodeFacts(
             view=view,
             annotation=node.metadata.annotation(keys.DRAIN),
-            paused=in_force.paused(view.pool, session.clock.now()),
+            paused=held or in_force.paused(view.pool, now),
         )
+        found = startable.Machine(facts, pods.work_on(cluster, node.name))
+        machines.setdefault(instance, []).append(found)
     ready = []
     for event in announced:
-        reasons = startable.waits_for(event, nodes)
+        reasons = startable.waits_for(event, machines)
         for why in reasons:
             print(f"{event.event_id} waits: {why}", file=sys.stderr)
         if not reasons:

@@ -4,7 +4,7 @@ claim it, and the cloud's own word."""
 from dataclasses import replace
 
 from functions.gateways.kubernetes import errors, types
-from functions.rules import drain_plan, keys
+from functions.rules import keys
 from functions.rules.replacing import Closer, MachineFacts
 from functions.rules.replacing.book import Phase
 from functions.steps import pods, terminate
@@ -32,7 +32,7 @@ def look(
     if node is not None and not cloud_only:
         closer = replace(
             closer,
-            pods=_workload(crew, node),
+            pods=pods.work_on(crew.cluster, node.name),
             volumes=_volumes(crew, node),
             twins=_twins(crew, node),
             beside=beside.of_cluster(crew.cluster, node),
@@ -63,15 +63,6 @@ def _wanted(crew: Crew, one: MachineFacts, node: types.Node | None) -> str:
     return entry.owner or wanted
 
 
-def _workload(crew: Crew, node: types.Node) -> tuple[str, ...]:
-    listed = crew.cluster.list_pods(node=node.name)
-    around = drain_plan.Around(node=node.name)
-    found = (pods.pod(p) for p in listed.items or ())
-    return tuple(
-        sorted(p.key for p in found if not p.finished and not drain_plan.ignored(p, around))
-    )
-
-
 def _volumes(crew: Crew, node: types.Node) -> tuple[str, ...]:
     try:
         found = crew.cluster.list_attachments()
@@ -95,7 +86,7 @@ def spares(crew: Crew, one: MachineFacts) -> tuple[str, ...]:
     idle = sorted(
         node.name
         for node in crew.cluster.list_nodes(f"{keys.SPARE}=true")
-        if gather.serves(crew, node, one.pool) and not _workload(crew, node)
+        if gather.serves(crew, node, one.pool) and not pods.work_on(crew.cluster, node.name)
     )
     entries = crew.books[one.pool].machines.items() if one.pool in crew.books else ()
     taken = sum(e.phase in (Phase.ENDING, Phase.ENDED) for m, e in entries if m != one.machine)

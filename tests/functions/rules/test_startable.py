@@ -12,7 +12,7 @@ from functions.rules.drain_state import DrainState, State
 from functions.rules.draining import NodeFacts
 from functions.rules.incidents import Cordon, Incident, Record
 from functions.rules.node_view import NodeView
-from functions.rules.startable import Announced, waits_for
+from functions.rules.startable import Announced, Machine, waits_for
 
 NOW = datetime(2026, 3, 2, 12, tzinfo=UTC)
 REBOOT = Announced("e1", ["vm_1", "vm_2"])
@@ -41,7 +41,8 @@ def node(name: str, of: State | None = State.DRAINED, **more: Any) -> NodeFacts:
 
 
 def test_it_may_when_all_its_machines_are_empty() -> None:
-    assert waits_for(REBOOT, {"vm_1": node("n1"), "vm_2": node("n2"), "vm_3": node("n3")}) == []
+    three = {f"vm_{n}": [Machine(node(f"n{n}"))] for n in (1, 2, 3)}
+    assert waits_for(REBOOT, three) == []
 
 
 @pytest.mark.parametrize(
@@ -58,9 +59,19 @@ def test_it_may_when_all_its_machines_are_empty() -> None:
     ],
 )
 def test_it_waits_for_the_one_that_is_not(other: NodeFacts | None, why: str) -> None:
-    nodes = {"vm_1": node("n1")} | ({"vm_2": other} if other else {})
-    (said,) = waits_for(REBOOT, nodes)
+    machines = {"vm_1": [Machine(node("n1"))]} | ({"vm_2": [Machine(other)]} if other else {})
+    (said,) = waits_for(REBOOT, machines)
     assert said.startswith(why)
+
+
+def test_it_waits_for_what_came_to_a_machine_after_its_drain() -> None:
+    machines = {"vm_1": [Machine(node("n1"))], "vm_2": [Machine(node("n2"), ["jobs/late"])]}
+    assert waits_for(REBOOT, machines) == ["n2 is not empty any more: jobs/late"]
+
+
+def test_a_name_that_two_machines_have_may_be_that_of_the_other_one() -> None:
+    machines = {"vm_1": [Machine(node("n1"))], "vm_2": [Machine(node("n3")), Machine(node("n2"))]}
+    assert waits_for(REBOOT, machines) == ["vm_2 may be any of n2, n3"]
 
 
 def test_one_that_names_no_machine_never_may() -> None:

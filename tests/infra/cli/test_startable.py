@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from events.notice import Kind
+from infra.local.cluster import builders
 from tests.support.fleet import Fleet, Shell
 
 
@@ -53,6 +54,19 @@ def test_an_event_of_empty_machines_is_started_and_the_others_are_named(
     assert "alien waits: vmss_7 is no node of this cluster" in err
     assert "running" not in err
     assert emptied.written() == before
+
+
+def test_what_came_after_the_drain_is_read_and_what_a_person_holds_is_left(
+    groundcrew: Shell, emptied: Fleet, tmp_path: Path
+) -> None:
+    emptied.server.apply(builders.pod("late", node="a-01", namespace="jobs"))
+    groundcrew("hold", "b-01", "--until", "2d", "--reason", "vendor looks at it")
+    said = document(emptied, tmp_path, ("e", "Scheduled", ["a-01", "b-01"]))
+    code, out, err = groundcrew("startable", said)
+    assert (code, out) == (1, "")
+    assert "a-01 is not empty any more: jobs/late" in err
+    assert "b-01: held until" in err
+    assert "vendor looks at it" in err
 
 
 def test_where_none_may_begin_nothing_is_printed_that_could_be_posted(
