@@ -23,6 +23,7 @@ from infra.local.cluster import EmbeddedTransport
 from infra.local.cluster.builders import node as build_node
 from tests.functions.test_cordon import NAMESPACE, NOW, Fleet
 from tests.support.crew import ping
+from tests.support.ending_world import Died
 
 STEPS = 60
 POLICY = """
@@ -34,10 +35,6 @@ recovery: {releases: 100}
 MOST = {"n": 4, "m": 2, "": 4}
 """Nodes that may be out of service by that policy: of each pool, by the first letter of their
 names, and of all."""
-
-
-class Died(BaseException):
-    """The process is no more: nothing of ours handles that."""
 
 
 class World:

@@ -266,9 +266,13 @@ def test_a_machine_on_the_host_of_one_that_ended_is_no_replacement_if_it_came_af
     step = decide(gone, FULL, NOW + MINUTE, joined=(joined(host="h-1"),))
     assert [d.action for d in step.decisions] == [Action.RETURNED]
     assert "n9 (aws:///us-east-1a/i-n9) is on host h-1 of" in step.decisions[0].reason
-    for other in (joined(host="h-2"), joined(host="h-1", created=NOW - DAY), joined()):
+    for other, actions in (
+        (joined(host="h-2"), [Action.REPLACED]),
+        (joined(), [Action.REPLACED]),
+        (joined(host="h-1", created=NOW - DAY), []),
+    ):
         said = decide(gone, FULL, NOW + MINUTE, joined=(other,)).decisions
-        assert [d.action for d in said] != [Action.RETURNED]
+        assert [d.action for d in said] == actions
 
 
 def test_hardware_is_known_again_long_after_its_replacement_serves() -> None:

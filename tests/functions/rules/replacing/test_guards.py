@@ -254,12 +254,6 @@ def test_at_the_limit_a_latched_word_of_one_boot_is_a_leftover_and_ends_nothing(
     assert decide(put, at=LIMIT).act is Act.TERMINATE
 
 
-def test_reserved_capacity_ends_with_a_persons_word_alone() -> None:
-    tried = machine(reserved="it runs in a capacity block")
-    assert holding(decide(tried)) == ["reserved"]
-    assert decide(replace(tried, approved=True)).act is Act.TERMINATE
-
-
 def test_a_ladder_that_does_not_end_with_replace_ends_nothing_ever() -> None:
     rules = with_policy("ladder: [{rungs: [reboot]}]")
     tried = machine(record=record(incident(first=NOW)), entry=old(warned=5, tried=("reboot",)))
@@ -282,6 +276,7 @@ def test_where_who_owns_the_machine_repairs_it_ours_is_told_once_and_not_done() 
 def test_reserved_capacity_ends_with_a_persons_word_or_an_idle_node_that_stands_in() -> None:
     kept = machine(reserved="it runs in a capacity block")
     assert "stands in for it" in decide(kept).decisions[0].reason
+    assert holding(decide(kept)) == ["reserved"]
     assert decide(kept).entry.holding == ("reserved",)
     assert decide(replace(kept, approved=True)).act is Act.TERMINATE
     spare = replace(kept, closer=replace(CLOSER, spares=("n7",)))
