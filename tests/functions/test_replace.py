@@ -317,9 +317,7 @@ def test_a_machine_whose_node_has_another_name_by_now_goes_on_with_its_clock() -
     world.server.delete("nodes", "", "n0")
     world.add("n9", provider_id=world.machine())
     label(world, "n9", keys.INSTANCE, world.machine().rpartition("/")[2])
-    cluster = Cluster(EmbeddedTransport(world.server, world.clock.sleep))
-    crew = Crew(cluster, world.clock, NAMESPACE, 30.0, lambda: world.cloud)
-    facts, _ = gather.facts(crew)
+    facts, _ = gather.facts(world.crew())
     (one,) = facts.machines
     assert one.view is not None
     assert (one.view.name, one.entry.began) == ("n9", began)
@@ -379,26 +377,22 @@ def test_a_machine_whose_node_is_gone_is_asked_after_where_it_was_known(
 ) -> None:
     """The provider ID alone would show EC2, which knows nothing of NodeClaims and Machines."""
     world.set_policy(f"replace: {{ways: [{{pool: '*', way: {wanted}}}]}}\n")
-    cluster = Cluster(EmbeddedTransport(world.server, world.clock.sleep))
-    crew = Crew(cluster, world.clock, NAMESPACE, 30.0, lambda: world.cloud)
     at = world.clock.now()
     intent = Intent(rung="replace", token="t", at=at, way=asked) if asked else None
     entry = Entry(node="n0", changed=at, owner=owner, intent=intent)
     lost = MachineFacts(machine=world.machine(), pool="gpu", entry=entry)
-    assert closer._wanted(crew, lost, None) == way
+    assert closer._wanted(world.crew(), lost, None) == way
 
 
 def test_what_one_answer_cannot_say_is_left_to_the_next_call(world: EndingWorld) -> None:
     """Written down, it would never be said."""
     world.minutes(1)
-    cluster = Cluster(EmbeddedTransport(world.server, world.clock.sleep))
-    crew = Crew(cluster, world.clock, NAMESPACE, 30.0, lambda: world.cloud)
     made = []
     for number, kind in enumerate(("x", "y", "x")):
         one = MachineFacts(machine=f"m{number}", pool="gpu")
         entry = Entry(node=f"a{number}", changed=world.clock.now())
         made.append(Step(facts=one, entry=entry, answer=(kind, {"node": entry.node})))
-    call = Call(crew, {})
+    call = Call(world.crew(), {})
     call.carry_out(made)
     assert call.answer() == ("x", {"nodes": [{"node": "a0"}, {"node": "a2"}], "count": 2})
     assert set(world.book().machines) == {world.machine(), "m0", "m2"}

@@ -10,13 +10,11 @@ import msgspec
 import pytest
 
 from functions.gateways.kubernetes import errors
-from functions.gateways.kubernetes.client import Cluster
 from functions.rules import hold
 from functions.rules.replacing.book import Phase
 from functions.steps import active
-from functions.steps.replacing.crew import Crew, Lost
-from infra.local.cluster import EmbeddedTransport
-from tests.support.ending_world import MINUTE, NAMESPACE, Died, EndingWorld, Mortal
+from functions.steps.replacing.crew import Lost
+from tests.support.ending_world import MINUTE, Died, EndingWorld, Mortal
 
 READY = 16
 """Looks until all speaks for the end: the next one asks."""
@@ -215,12 +213,10 @@ def test_a_word_that_comes_after_the_intent_is_heard_at_the_last_look(word: str)
 
 def test_what_another_call_has_decided_about_a_machine_is_not_written_over() -> None:
     world = ready()
-    cluster = Cluster(EmbeddedTransport(world.server, world.clock.sleep))
-    crew = Crew(cluster, world.clock, NAMESPACE, 30.0, lambda: world.cloud)
     before = world.entry()
     world.call()
     with pytest.raises(Lost):
-        crew.put("gpu", world.machine(), before, msgspec.structs.replace(before, warned=9))
+        world.crew().put("gpu", world.machine(), before, msgspec.structs.replace(before, warned=9))
     assert world.entry().warned != 9
 
 

@@ -7,7 +7,7 @@ import json
 import uuid
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import boto3
@@ -25,6 +25,7 @@ from events.sources.autoscaling import Lifecycle
 REGION = "us-east-1"
 ACCOUNT = "123456789012"
 """moto's own."""
+RETIREMENT = "AWS_EC2_INSTANCE_RETIREMENT_SCHEDULED"
 
 
 @dataclass
@@ -219,6 +220,27 @@ def spot(instance_id: str) -> str:
         "EC2 Spot Instance Interruption Warning",
         {"instance-id": instance_id, "instance-action": "terminate"},
     )
+
+
+def retirement(
+    *instances: Mapping[str, Any] | str,
+    starts: datetime | None = None,
+    status: str = "upcoming",
+) -> str:
+    """An AWS Health event about ``instances``: their IDs, or entities as they are written."""
+    starts = starts or datetime.now(UTC) + timedelta(days=14)
+    detail = {
+        "eventArn": f"arn:aws:health:{REGION}::event/EC2/{RETIREMENT}/{RETIREMENT}_1",
+        "service": "EC2",
+        "eventTypeCode": RETIREMENT,
+        "eventTypeCategory": "scheduledChange",
+        "statusCode": status,
+        "startTime": f"{starts:%a, %d %b %Y %H:%M:%S} GMT",
+        "affectedEntities": [
+            {"entityValue": one} if isinstance(one, str) else one for one in instances
+        ],
+    }
+    return bridged("AWS Health Event", detail, source="aws.health")
 
 
 def state_change(instance_id: str, state: str = "running") -> str:

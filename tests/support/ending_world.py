@@ -20,6 +20,7 @@ from functions.rules.ledger import encode as encode_ledger
 from functions.rules.replacing import book
 from functions.rules.replacing.book import Book, Entry
 from functions.steps import active
+from functions.steps.replacing.crew import Crew
 from infra.local.cloud import SimulatedAws
 from infra.local.cluster import EmbeddedCluster, EmbeddedTransport, builders
 from tests.support.crew import ping
@@ -140,6 +141,11 @@ class EndingWorld:
         way = transport or EmbeddedTransport(self.server, self.clock.sleep)
         settings = Settings(namespace=NAMESPACE, call_seconds=4.0, parallel=1)
         return Context(lambda: Cluster(way), self.clock, settings, aws=lambda: aws or self.cloud)
+
+    def crew(self) -> Crew:
+        """What the steps of a call act with."""
+        way = EmbeddedTransport(self.server, self.clock.sleep)
+        return Crew(Cluster(way), self.clock, NAMESPACE, 30.0, lambda: self.cloud)
 
     def minutes(self, count: int) -> list[Outcome]:
         """The resync, each minute."""

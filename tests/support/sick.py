@@ -17,6 +17,8 @@ from functions.rules.replacing.book import Book, Entry
 from tests.support.facts import NOW, node
 
 MACHINE = "aws:///us-east-1a/i-n1"
+MARKED: dict[str, Any] = {"unschedulable": True, "state": "evict", "incidents": "{}"}
+"""A Node as cordon has marked it."""
 ACTS = policy.parse("version: 1\nreplace: {act_in: ['*']}\nladder: [{rungs: [replace]}]")
 FULL = policy.parse("version: 1\nreplace: {act_in: ['*']}")
 HOUR, DAY = timedelta(hours=1), timedelta(days=1)
@@ -53,7 +55,7 @@ def machine(**more: Any) -> MachineFacts:
     made: dict[str, Any] = {
         "machine": MACHINE,
         "pool": "gpu",
-        "view": node(unschedulable=True, state="evict", incidents="{}"),
+        "view": node(**MARKED),
         "record": record(),
         "state": "evict",
         "drain": drained(),

@@ -10,7 +10,7 @@ import json
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from itertools import count
@@ -37,7 +37,6 @@ from tests.support.crew import ping
 NAMESPACE = "groundcrew-system"
 ALL_MAY_GO = "version: 1\nbudget: {pool: 100%, cluster: 100%}\nbreaker: {share: 100%}"
 MACHINES = [f"i-{n:017x}" for n in range(4)]
-RETIREMENT = "AWS_EC2_INSTANCE_RETIREMENT_SCHEDULED"
 MOST_BYTES = 262_144
 _NAMES = count()
 
@@ -133,17 +132,7 @@ def eventually(holds: Callable[[], bool], seconds: float = 60.0) -> None:
 
 
 def health(*entities: str, ahead: timedelta = timedelta(hours=1), status: str = "upcoming") -> str:
-    start = (datetime.now(UTC) + ahead).strftime("%a, %d %b %Y %H:%M:%S GMT")
-    detail: Mapping[str, Any] = {
-        "eventArn": f"arn:aws:health:us-east-1::event/EC2/{RETIREMENT}/{RETIREMENT}_1",
-        "service": "EC2",
-        "eventTypeCode": RETIREMENT,
-        "eventTypeCategory": "scheduledChange",
-        "statusCode": status,
-        "startTime": start,
-        "affectedEntities": [{"entityValue": entity} for entity in entities],
-    }
-    return cloud.bridged("AWS Health Event", detail, source="aws.health")
+    return cloud.retirement(*entities, starts=datetime.now(UTC) + ahead, status=status)
 
 
 def filled(body: str) -> str:
@@ -219,7 +208,7 @@ def test_what_is_two_weeks_ahead_is_remembered_on_its_node(world: World) -> None
         eventually(lambda: consumer.counts.deleted == 1)
     kept = world.cluster.get("nodes", "", "n0")
     assert kept is not None
-    assert RETIREMENT in kept["metadata"]["annotations"]["groundcrew.dev/incidents"]
+    assert cloud.RETIREMENT in kept["metadata"]["annotations"]["groundcrew.dev/incidents"]
 
 
 def test_an_instance_that_is_named_by_its_arn_is_found(world: World) -> None:

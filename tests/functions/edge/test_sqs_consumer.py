@@ -76,19 +76,6 @@ def running(consumer: Consumer) -> Iterator[None]:
         assert not thread.is_alive()
 
 
-def retirement(*instances: str) -> str:
-    detail = {
-        "eventArn": "arn:aws:health:us-east-1::event/EC2/X/X_1",
-        "service": "EC2",
-        "eventTypeCode": "AWS_EC2_INSTANCE_RETIREMENT_SCHEDULED",
-        "eventTypeCategory": "scheduledChange",
-        "statusCode": "upcoming",
-        "startTime": "Thu, 3 Sep 2026 13:19:03 GMT",
-        "affectedEntities": [{"entityValue": instance} for instance in instances],
-    }
-    return cloud.bridged("AWS Health Event", detail, source="aws.health")
-
-
 def eventually(holds: Callable[[], bool], seconds: float = 30.0) -> None:
     until = time.monotonic() + seconds
     while not holds():
@@ -340,7 +327,7 @@ def test_what_is_about_a_machine_of_others_is_left_for_them() -> None:
 
 @pytest.mark.parametrize(
     ("said", "hidden"),
-    [(cloud.spot(OTHERS), [20, 20, 20]), (retirement(OTHERS), [20, 40, 80])],
+    [(cloud.spot(OTHERS), [20, 20, 20]), (cloud.retirement(OTHERS), [20, 40, 80])],
     ids=["interruption", "retirement"],
 )
 def test_what_is_left_and_not_urgent_comes_back_less_and_less_often(
@@ -380,7 +367,7 @@ def test_or_deleted_where_nobody_else_reads_the_queue() -> None:
 
 
 def test_what_is_about_ours_and_others_is_left_for_the_others_after_it_was_handled() -> None:
-    queue = MemoryQueue(retirement(OURS, OTHERS))
+    queue = MemoryQueue(cloud.retirement(OURS, OTHERS))
     act = Handled(Result(204, frozenset({OTHERS})))
     with consuming(queue, act) as consumer:
         eventually(lambda: consumer.counts.left == 1)

@@ -70,16 +70,7 @@ def test_a_health_event_with_500_entities_of_256_kb_is_one_message() -> None:
     entities = [
         {"entityValue": f"i-{number:017x}", "tags": {"team": "x" * 400}} for number in range(500)
     ]
-    detail = {
-        "eventArn": "arn:aws:health:us-east-1::event/EC2/X/X_1",
-        "service": "EC2",
-        "eventTypeCode": "AWS_EC2_INSTANCE_RETIREMENT_SCHEDULED",
-        "eventTypeCategory": "scheduledChange",
-        "statusCode": "upcoming",
-        "startTime": "Thu, 3 Sep 2026 13:19:03 GMT",
-        "affectedEntities": entities,
-    }
-    body = cloud.bridged("AWS Health Event", detail, source="aws.health")
+    body = cloud.retirement(*entities)
     assert len(body) > 230_000
     held = read(body)
     assert (held.rank, len(held.machines), held.size) == (NOTICES, 500, len(body))

@@ -21,6 +21,7 @@ from tests.support.sick import (
     FULL,
     HOUR,
     MACHINE,
+    MARKED,
     book,
     decide,
     drained,
@@ -46,7 +47,6 @@ def test_with_every_guard_passed_the_machine_ends() -> None:
     assert all(v.says for v in step.guards)
 
 
-MARKED: dict[str, Any] = {"unschedulable": True, "state": "evict", "incidents": "{}"}
 MISSING_GUARD: list[tuple[Guard, dict[str, Any]]] = [
     (Guard.NODE, {"view": node(provider_id="aws:///us-east-1a/i-another", **MARKED)}),
     (Guard.NODE, {"closer": replace(CLOSER, twins=("n2",))}),

@@ -16,6 +16,7 @@ from tests.support.sick import (
     DAY,
     FULL,
     HOUR,
+    MARKED,
     book,
     changed,
     decide,
@@ -28,8 +29,6 @@ from tests.support.sick import (
     with_policy,
     without_closer,
 )
-
-MARKED: dict[str, Any] = {"unschedulable": True, "state": "evict", "incidents": "{}"}
 
 
 def test_the_clock_begins_with_our_first_sight_and_keeps_it() -> None:

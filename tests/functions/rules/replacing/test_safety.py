@@ -22,6 +22,7 @@ from tests.support.sick import (
     FULL,
     HOUR,
     MACHINE,
+    MARKED,
     book,
     changed,
     decide,
@@ -35,7 +36,6 @@ from tests.support.sick import (
     with_policy,
 )
 
-MARKED: dict[str, Any] = {"unschedulable": True, "state": "evict", "incidents": "{}"}
 MINUTE = timedelta(minutes=1)
 
 

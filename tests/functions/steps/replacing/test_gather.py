@@ -5,12 +5,9 @@ from typing import Any
 
 import pytest
 
-from functions.gateways.kubernetes.client import Cluster
 from functions.rules.replacing.book import Phase
 from functions.steps.replacing import gather
-from functions.steps.replacing.crew import Crew
-from infra.local.cluster import EmbeddedTransport
-from tests.support.ending_world import NAMESPACE, POLICY, EndingWorld
+from tests.support.ending_world import POLICY, EndingWorld
 
 DISRUPTED = {"key": "karpenter.sh/disrupted", "effect": "NoSchedule"}
 UNREGISTERED = {"key": "karpenter.sh/unregistered", "effect": "NoExecute"}
@@ -28,9 +25,7 @@ def taint(world: EndingWorld, name: str, *taints: dict[str, str]) -> None:
 
 
 def leaving(world: EndingWorld, name: str = "n0") -> str:
-    cluster = Cluster(EmbeddedTransport(world.server, world.clock.sleep))
-    crew = Crew(cluster, world.clock, NAMESPACE, 30.0, lambda: world.cloud)
-    facts, _ = gather.facts(crew)
+    facts, _ = gather.facts(world.crew())
     return next(one.leaving for one in facts.machines if one.machine == world.machine(name))
 
 

@@ -4,11 +4,8 @@ from datetime import timedelta
 
 import pytest
 
-from functions.gateways.kubernetes.client import Cluster
 from functions.steps.replacing import release
-from functions.steps.replacing.crew import Crew
-from infra.local.cluster import EmbeddedTransport
-from tests.support.ending_world import NAMESPACE, EndingWorld
+from tests.support.ending_world import EndingWorld
 
 
 @pytest.fixture
@@ -18,13 +15,8 @@ def world() -> EndingWorld:
     return world
 
 
-def crew(world: EndingWorld) -> Crew:
-    cluster = Cluster(EmbeddedTransport(world.server, world.clock.sleep))
-    return Crew(cluster, world.clock, NAMESPACE, 30.0, lambda: world.cloud)
-
-
 def let_go(world: EndingWorld) -> bool:
-    made = crew(world)
+    made = world.crew()
     node = made.cluster.get_node("n0")
     return release.release(made, world.machine(), world.entry(), node)
 
@@ -46,7 +38,7 @@ def test_a_node_that_was_made_anew_is_left_alone(world: EndingWorld) -> None:
     before = world.entry()
     world.server.delete("nodes", "", "n0")
     world.add("n0")
-    made = crew(world)
+    made = world.crew()
     node = made.cluster.get_node("n0")
     assert release.release(made, world.machine(), before, node)
     assert world.server.get("nodes", "", "n0") is not None
@@ -68,7 +60,7 @@ def test_two_instances_taint_it_once(world: EndingWorld) -> None:
     found = world.node()
     found["spec"]["taints"] = [{"key": "example.com/x", "effect": "NoSchedule"}]
     world.server.apply(found)
-    made = crew(world)
+    made = world.crew()
     node = made.cluster.get_node("n0")
     assert release.release(made, world.machine(), world.entry(), node)
     assert not release.release(made, world.machine(), world.entry(), node)
@@ -77,7 +69,7 @@ def test_two_instances_taint_it_once(world: EndingWorld) -> None:
 
 
 def test_a_node_that_is_gone_already_is_no_trouble(world: EndingWorld) -> None:
-    made = crew(world)
+    made = world.crew()
     node = made.cluster.get_node("n0")
     world.server.delete("nodes", "", "n0")
     assert release.release(made, world.machine(), world.entry(), node)
