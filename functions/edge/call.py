@@ -54,6 +54,11 @@ class Reply:
         return frozenset().union(*(outcome.unknown for outcome in self.outcomes))
 
     @property
+    def more(self) -> bool:
+        """Whether there was no time for all of it (`Outcome.more`)."""
+        return any(outcome.more for outcome in self.outcomes)
+
+    @property
     def handed(self) -> object | None:
         """What goes with the answer to a function of the same process. None where the answer is
         that of several outcomes."""

@@ -54,7 +54,7 @@ def ticks(crew: InProcess, left: Callable[[], float], clock: Clock) -> None:
         again, pause = {}, PAUSE_SECONDS
         for name, event in due.items():
             deliveries = crew.publish(_at(event, clock.now()))
-            if _has_more(deliveries):
+            if any(delivery.reply.more for delivery in deliveries):
                 again[name], pause = event, 0.0
             elif _is_due_soon(deliveries, began + MINUTE):
                 again[name] = event
@@ -65,10 +65,6 @@ def ticks(crew: InProcess, left: Callable[[], float], clock: Clock) -> None:
 
 
 _PAUSE = timedelta(seconds=PAUSE_SECONDS)
-
-
-def _has_more(deliveries: list[Delivery]) -> bool:
-    return any(o.more for delivery in deliveries for o in delivery.reply.outcomes)
 
 
 def _is_due_soon(deliveries: list[Delivery], until: datetime) -> bool:

@@ -95,7 +95,7 @@ class InProcess:
         ``left``."""
         behind: list[Delivery] = []
         results = self._act(events, lambda event: behind.extend(self.publish(event)))
-        while left() > 0 and (names := {one.subscriber for one in behind if _has_more(one)}):
+        while left() > 0 and (names := {one.subscriber for one in behind if one.reply.more}):
             behind = [again for tick in self._ticks_of(names) for again in self.publish(tick)]
         return results
 
@@ -222,10 +222,6 @@ def _published(broker: Broker, event: CloudEvent) -> list[Delivery]:
             log.write(logging.ERROR, f"not taken: {delivery.dead}", event_type=event.type)
     broker.dead_letters.clear()
     return deliveries
-
-
-def _has_more(delivery: Delivery) -> bool:
-    return any(outcome.more for outcome in delivery.reply.outcomes)
 
 
 def _result(reply: Reply) -> Result:

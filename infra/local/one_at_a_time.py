@@ -30,7 +30,7 @@ class OneAtATime:
         more = False
         try:
             reply = self._call(events)
-            more = any(outcome.more for outcome in reply.outcomes)
+            more = reply.more
             return reply
         finally:
             with self._guard:
