@@ -8,7 +8,7 @@ from functions.rules import keys
 from functions.rules.ledger import Machine, Pending
 from functions.steps import active, find
 from functions.steps.active import CLUSTER, Active
-from infra.cli import replacement_report
+from functions.steps.replacing.crew import books
 from infra.cli.connect import Refused, Session
 
 
@@ -47,7 +47,7 @@ def look_up(session: Session, name: str) -> Found:
     known = {m.provider_id for m in machines}
     machines += [
         Remembered(provider_id, pool, Machine(node=entry.node, seen=entry.changed, record=""))
-        for pool, book in replacement_report.books(in_force).items()
+        for pool, book in books(in_force)[0].items()
         for provider_id, entry in book.machines.items()
         if provider_id not in known
         and (

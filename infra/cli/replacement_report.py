@@ -10,14 +10,13 @@ from functions.gateways.aws.client import connect as connect_aws
 from functions.gateways.kubernetes import types
 from functions.rules.policy import Policy
 from functions.rules.replacing import clock, guards
-from functions.rules.replacing.book import KEY as BOOK
-from functions.rules.replacing.book import Book, Entry, Unreadable, decode
+from functions.rules.replacing.book import Entry
 from functions.rules.replacing.case import Case
 from functions.rules.replacing.rungs import next_of
 from functions.steps import mark
 from functions.steps.active import Active
 from functions.steps.replacing import gather
-from functions.steps.replacing.crew import Crew
+from functions.steps.replacing.crew import Crew, books
 from infra.cli.connect import Session
 
 
@@ -57,17 +56,6 @@ class Replacement(msgspec.Struct, frozen=True, kw_only=True):
     """Before its end, as they are now."""
 
 
-def books(active: Active) -> dict[str, Book]:
-    """By pool; one that cannot be read is left out."""
-    found = {}
-    for pool, config_map in active.shelf.items():
-        try:
-            found[pool] = decode((config_map.data or {}).get(BOOK))
-        except Unreadable:
-            continue
-    return found
-
-
 def of_entry(machine: str, entry: Entry, policy: Policy) -> Replacement:
     """What the book alone says: of a machine that is gone, or for a list."""
     intent = entry.intent
@@ -99,7 +87,7 @@ def of_entry(machine: str, entry: Entry, policy: Policy) -> Replacement:
 
 def find(active: Active, machine: str) -> tuple[str, Entry] | None:
     """The pool in whose book it is, and its entry."""
-    for pool, book in books(active).items():
+    for pool, book in books(active)[0].items():
         if machine in book.machines:
             return pool, book.machines[machine]
     return None

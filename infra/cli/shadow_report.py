@@ -8,7 +8,7 @@ from datetime import datetime
 import msgspec
 
 from functions.steps.active import Active
-from infra.cli.replacement_report import books
+from functions.steps.replacing.crew import books
 
 END = "replace"
 """The rung that is the end of a machine."""
@@ -35,7 +35,7 @@ def make(active: Active) -> list[WouldHaveEnded]:
 
 
 def _would(active: Active) -> Iterator[WouldHaveEnded]:
-    for pool, book in books(active).items():
+    for pool, book in books(active)[0].items():
         for machine, entry in book.machines.items():
             if END in entry.would:
                 became = entry.outcome or YET

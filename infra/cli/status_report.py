@@ -14,9 +14,11 @@ from functions.rules.drain_state import DrainState, State
 from functions.rules.drain_times import Looks
 from functions.rules.incidents import Incident, Record
 from functions.rules.pause import CLUSTER as WHOLE_CLUSTER
+from functions.rules.replacing.book import KEY as BOOK
 from functions.steps import mark
-from functions.steps.active import CLUSTER
+from functions.steps.active import CLUSTER, ledger_name
 from functions.steps.replacing import note
+from functions.steps.replacing.crew import books
 from infra.cli import live, pausing, shadow_report
 from infra.cli.live import Fleet
 from infra.cli.shadow_report import WouldHaveEnded
@@ -203,6 +205,12 @@ def _trouble(fleet: Fleet, namespace: str, rebuilt: datetime | None) -> Iterable
         yield (
             f"the ledger {age}, not within {_words(STALE)}: is the resync running? "
             f"kubectl -n {namespace} get pods"
+        )
+    for pool, why in sorted(books(fleet.active)[1].items()):
+        yield (
+            f"the book of {f'pool {pool}' if pool else 'the cluster'} cannot be read ({why}): none "
+            "of its machines is rebooted or ended, and what would have ended there is not listed; "
+            f"delete the key `{BOOK}` of ConfigMap {ledger_name(pool)}"
         )
 
 

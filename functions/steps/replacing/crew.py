@@ -32,6 +32,18 @@ class Lost(Exception):
     """Somebody else has changed what was decided on: decide again at the next look."""
 
 
+def books(in_force: Active) -> tuple[dict[str, Book], dict[str, str]]:
+    """By pool: the books, and why one cannot be read."""
+    found: dict[str, Book] = {}
+    trouble: dict[str, str] = {}
+    for pool, config_map in in_force.shelf.items():
+        try:
+            found[pool] = book.decode((config_map.data or {}).get(book.KEY))
+        except book.Unreadable as problem:
+            trouble[pool] = str(problem)
+    return found, trouble
+
+
 @dataclass
 class Crew:
     cluster: Cluster
@@ -66,12 +78,7 @@ class Crew:
     def read(self) -> None:
         """What is in force, and the books. One request."""
         self.active = active.read(self.cluster, self.namespace)
-        self.books, self.trouble = {}, {}
-        for pool, found in self.active.shelf.items():
-            try:
-                self.books[pool] = book.decode((found.data or {}).get(book.KEY))
-            except book.Unreadable as problem:
-                self.trouble[pool] = str(problem)
+        self.books, self.trouble = books(self.active)
 
     def edit(self, pool: str, change: Callable[[Book], Book]) -> Book:
         """Write ``change`` of the book of ``pool`` by compare-and-set, read anew after each lost

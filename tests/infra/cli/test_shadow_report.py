@@ -58,3 +58,14 @@ def test_what_became_of_it_is_told_when_nothing_else_shows_it_any_more(
 def test_where_nothing_would_have_ended_nothing_is_said(fleet: Fleet, groundcrew: Shell) -> None:
     fleet.resync()
     assert "would have ended" not in words(groundcrew("status", "--all")[1])
+
+
+def test_a_book_that_cannot_be_read_is_told_and_not_taken_for_one_without_machines(
+    told: Fleet, groundcrew: Shell
+) -> None:
+    name = active.ledger_name("a")
+    told.config_map(name, "ledger", told.data(name) | {"replacements": "{"})
+    code, out, _ = groundcrew("status", "--all")
+    assert code == 1
+    assert "the book of pool a cannot be read" in words(out)
+    assert f"delete the key `replacements` of ConfigMap {name}" in words(out)
