@@ -119,15 +119,32 @@ class Cluster(ABC):
             self.kubectl("delete", f"{kind}Binding,{kind}".lower(), name, *where)
 
     def _may(self, identity: str, rule: PolicyRule, namespace: str | None) -> bool:
-        resource, _, subresource = rule["resources"][0].partition("/")
+        return self.may(
+            self.username(identity), rule["verbs"][0], rule["resources"][0],
+            group=rule["apiGroups"][0], namespace=namespace or "",
+            name=(rule.get("resourceNames") or [""])[0],
+        )  # fmt: skip
+
+    def may(
+        self,
+        user: str,
+        verb: str,
+        resource: str,
+        *,
+        group: str = "",
+        namespace: str = "",
+        name: str = "",
+    ) -> bool:
+        """Whether the API server lets them; ``resource`` with its subresource, ``pods/eviction``.
+        Without a namespace: in all of them."""
+        kind, _, subresource = resource.partition("/")
         attributes = {
-            "verb": rule["verbs"][0], "group": rule["apiGroups"][0],
-            "resource": resource, "subresource": subresource,
-            "name": (rule.get("resourceNames") or [""])[0], "namespace": namespace or "",
+            "verb": verb, "group": group, "resource": kind, "subresource": subresource,
+            "name": name, "namespace": namespace,
         }  # fmt: skip
         review = {
             "apiVersion": "authorization.k8s.io/v1", "kind": "SubjectAccessReview",
-            "spec": {"user": self.username(identity), "resourceAttributes": attributes},
+            "spec": {"user": user, "resourceAttributes": attributes},
         }  # fmt: skip
         answer = self.kubectl("create", "-f", "-", "-o", "json", input=json.dumps(review))
         return bool(json.loads(answer)["status"]["allowed"])
