@@ -2,11 +2,13 @@
 visibility timeout. `tests/functions/gateways/aws/test_queue.py` holds it and moto to the same."""
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import count
 from time import monotonic
 
+from functions.edge.sqs_consumer import Consumer
 from functions.gateways.aws.queue import A_CALL, Message, Queue
 
 _POLL_SECONDS = 0.05
@@ -101,3 +103,16 @@ class MemoryQueue(Queue):
 
     def _is_visible(self, one: _Kept) -> bool:
         return one.hidden_until <= self._now()
+
+
+@contextmanager
+def running(consumer: Consumer) -> Iterator[None]:
+    """``consumer`` in a thread of its own, which is over afterwards."""
+    thread = threading.Thread(target=consumer.run)
+    thread.start()
+    try:
+        yield
+    finally:
+        consumer.stop()
+        thread.join(30.0)
+        assert not thread.is_alive()

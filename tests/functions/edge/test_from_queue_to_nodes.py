@@ -7,10 +7,8 @@ or one out of a topic, ended the process after a minute.
 """
 
 import json
-import threading
-import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from itertools import count
@@ -33,6 +31,8 @@ from infra.local.cluster.http import serve
 from infra.local.in_process import InProcess, functions
 from tests.support import aws as cloud
 from tests.support.crew import ping
+from tests.support.sqs import running
+from tests.support.waiting import eventually
 
 NAMESPACE = "groundcrew-system"
 ALL_MAY_GO = "version: 1\nbudget: {pool: 100%, cluster: 100%}\nbreaker: {share: 100%}"
@@ -113,22 +113,11 @@ def world() -> Iterator[World]:
 def consuming(world: World, **options: Any) -> Iterator[Consumer]:
     crew = InProcess(world.functions)
     consumer = Consumer(Queue(world.url, wait_seconds=0), crew.act, Options(**options))
-    running = threading.Thread(target=consumer.run)
-    running.start()
     try:
-        yield consumer
+        with running(consumer):
+            yield consumer
     finally:
-        consumer.stop()
-        running.join(30.0)
         crew.stop()
-        assert not running.is_alive()
-
-
-def eventually(holds: Callable[[], bool], seconds: float = 60.0) -> None:
-    until = time.monotonic() + seconds
-    while not holds():
-        assert time.monotonic() < until, "it never came to be"
-        time.sleep(0.02)
 
 
 def health(*entities: str, ahead: timedelta = timedelta(hours=1), status: str = "upcoming") -> str:

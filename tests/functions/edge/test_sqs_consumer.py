@@ -17,7 +17,8 @@ from functions.edge.sqs_options import MORE, Act, Foreign, Options, Result
 from functions.gateways.aws import errors
 from functions.gateways.aws.queue import Message, Queue
 from tests.support import aws as cloud
-from tests.support.sqs import MemoryQueue, Time
+from tests.support.sqs import MemoryQueue, Time, running
+from tests.support.waiting import eventually
 
 OURS, OTHERS = "i-0123456789abcdef0", "i-0fedcba9876543210"
 
@@ -62,25 +63,6 @@ def consuming(
     consumer = Consumer(queue, act, options or Options(receivers=2), **more)
     with running(consumer):
         yield consumer
-
-
-@contextmanager
-def running(consumer: Consumer) -> Iterator[None]:
-    thread = threading.Thread(target=consumer.run)
-    thread.start()
-    try:
-        yield
-    finally:
-        consumer.stop()
-        thread.join(30.0)
-        assert not thread.is_alive()
-
-
-def eventually(holds: Callable[[], bool], seconds: float = 30.0) -> None:
-    until = time.monotonic() + seconds
-    while not holds():
-        assert time.monotonic() < until, "it never came to be"
-        time.sleep(0.01)
 
 
 def test_what_was_handled_is_deleted() -> None:

@@ -4,8 +4,7 @@ import re
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +23,7 @@ from infra.local.cluster import EmbeddedCluster, builders
 from infra.local.cluster import http as http_server
 from tests.support import aws as cloud
 from tests.support.processes import running
+from tests.support.waiting import eventually
 
 NAMESPACE = "groundcrew-system"
 NODES = 20
@@ -144,13 +144,6 @@ def stand(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Stand]:
 
 def machine(number: int) -> str:
     return f"i-{number:017x}"
-
-
-def eventually(holds: Callable[[], bool], seconds: float = 30.0) -> None:
-    until = time.monotonic() + seconds
-    while not holds():
-        assert time.monotonic() < until, "it never came to be"
-        time.sleep(0.05)
 
 
 def test_interruptions_in_the_queue_cordon_their_nodes_and_sigterm_ends_it(stand: Stand) -> None:

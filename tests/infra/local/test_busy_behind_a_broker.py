@@ -1,8 +1,6 @@
 """What a busy function sends away (429) comes to it all the same: by the broker's retries, by the
 consumer's when those are used up, and what it answers by the next function's resync."""
 
-import threading
-import time
 from collections.abc import Sequence
 from datetime import UTC, datetime
 
@@ -16,7 +14,8 @@ from infra.local.broker import Broker
 from infra.local.clock import SimulatedClock
 from infra.local.manifests import triggers
 from tests.support import aws as cloud
-from tests.support.sqs import MemoryQueue
+from tests.support.sqs import MemoryQueue, running
+from tests.support.waiting import eventually
 
 BUSY = Reply(429, problem={"error": "14 calls are in flight; send it again"})
 ATTEMPTS = 1 + triggers()[0].delivery.retries
@@ -44,12 +43,7 @@ def test_a_message_is_kept_until_the_function_has_taken_its_event(
 
     queue = MemoryQueue(cloud.spot("i-0123456789abcdef0"), receives=1)
     consumer = Consumer(queue, ingress, Options(receivers=1, failures=10))
-    running = threading.Thread(target=consumer.run)
-    running.start()
-    until = time.monotonic() + 30.0
-    while queue.depth() != (0, 0) and time.monotonic() < until:
-        time.sleep(0.01)
-    consumer.stop()
-    running.join(30.0)
-    assert (queue.depth(), queue.dead) == ((0, 0), [])
+    with running(consumer):
+        eventually(lambda: queue.depth() == (0, 0))
+    assert queue.dead == []
     assert (len(heard), len(set(heard)), consumer.counts.received) == (3 * ATTEMPTS + 1, 1, 1)

@@ -1,7 +1,6 @@
 """The functions in one process: what is handled together, what follows, and what wakes them."""
 
 import threading
-import time
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from typing import Any
@@ -18,6 +17,7 @@ from infra.local.clock import PING, Ticks
 from infra.local.in_process import InProcess, functions
 from infra.local.manifests import PingSource
 from tests.support.edge import Silent
+from tests.support.waiting import eventually
 
 SPOT = "aws.ec2.EC2 Spot Instance Interruption Warning"
 CORDONED = "dev.groundcrew.nodes.cordoned"
@@ -198,13 +198,6 @@ class Slow:
         self.begun.set()
         assert self.go.wait(10.0)
         return Outcome()
-
-
-def eventually(holds: Callable[[], bool], seconds: float = 5.0) -> None:
-    until = time.monotonic() + seconds
-    while not holds():
-        assert time.monotonic() < until, "it never came to be"
-        time.sleep(0.01)
 
 
 def crew_of(drain: Slow, hold: threading.Event) -> InProcess:
