@@ -18,6 +18,7 @@ from tests.controlplane.access import Cluster
 from tests.controlplane.cluster import ControlPlane
 from tests.controlplane.nodes import Nodes
 from tests.support.crew import Between, context, node_update, ping, transport_to
+from tests.support.ending_world import Died
 
 XID_79 = {
     "type": "AcceleratedHardwareReady",
@@ -168,10 +169,6 @@ def test_twenty_instances_twenty_nodes_budget_three_never_a_fourth(bed: Bed) -> 
     told = [d.node for o in outcomes for d in o.decisions if d.action == "cordon"]
     assert sorted(told) == sorted(bed.cordoned())
     assert sum(1 for o in outcomes for d in o.decisions if "budget" in d.blocked_by) >= 10
-
-
-class Died(BaseException):
-    """The process ends here: nothing that it would have caught is caught."""
 
 
 def die(_: Request) -> None:

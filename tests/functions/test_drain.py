@@ -110,8 +110,11 @@ def world() -> World:
     return World()
 
 
-def cordoned(*nodes: str, severity: str = "evict") -> CloudEvent:
-    data = {"nodes": [{"node": name, "severity": severity} for name in nodes]}
+def cordoned(*nodes: str, severity: str = "evict", lately: int = 0, **more: Any) -> CloudEvent:
+    """``more`` is said of each node."""
+    data: dict[str, Any] = {"nodes": [{"node": n, "severity": severity, **more} for n in nodes]}
+    if lately:
+        data["cordoned_lately"] = lately
     return CloudEvent(
         id="1", source="/groundcrew", type=drain.CORDONED, data=json.dumps(data).encode()
     )
@@ -167,6 +170,13 @@ def interrupted(world: World, *nodes: str) -> None:
     at = world.clock.now() + timedelta(minutes=2)
     for name in nodes or ("n1",):
         world.mark(name, kind=Kind.INTERRUPTION, deadline=at)
+
+
+def uncordon(world: World) -> None:
+    """By somebody else."""
+    found = world.node()
+    found["spec"]["unschedulable"] = False
+    world.server.apply(found)
 
 
 def test_of_a_machine_that_goes_in_minutes_no_pod_waits_for_a_note(world: World) -> None:
@@ -249,12 +259,7 @@ def test_a_node_given_back_in_the_middle_is_not_called_drained_by_the_first_note
     world.pod("web-1", app="web")
     interrupted(world)
 
-    def uncordon(_: object) -> None:
-        found = world.node()
-        found["spec"]["unschedulable"] = False
-        world.server.apply(found)
-
-    world.server.faults.before("patch", "/nodes/n1", uncordon)
+    world.server.faults.before("patch", "/nodes/n1", lambda _: uncordon(world))
     outcome = world.call()
     assert (outcome.answer, world.annotation(), world.events()) == (None, None, [])
 
@@ -266,13 +271,11 @@ def test_a_machine_that_goes_in_minutes_is_not_emptied_by_what_was_read_long_ago
     world.pod("web-1", app="web")
     interrupted(world)
 
-    def uncordon(_: object) -> None:
+    def meanwhile(_: object) -> None:
         world.clock.sleep(1.1)
-        found = world.node()
-        found["spec"]["unschedulable"] = False
-        world.server.apply(found)
+        uncordon(world)
 
-    world.server.faults.before("list", "/pods$", uncordon)
+    world.server.faults.before("list", "/pods$", meanwhile)
     world.call()
     assert world.evictions() == []
     assert world.state().state is State.STOPPED
@@ -480,9 +483,7 @@ def test_somebodys_uncordon_stops_a_running_drain(world: World) -> None:
     world.pod("bare")
     world.mark()
     world.tick()
-    found = world.node()
-    found["spec"]["unschedulable"] = False
-    world.server.apply(found)
+    uncordon(world)
     outcome = world.call()
     assert [d.action for d in outcome.decisions] == [Action.STOP_DRAIN]
     assert world.state().state is State.STOPPED
@@ -496,12 +497,7 @@ def test_a_node_uncordoned_between_our_read_and_our_write_is_not_drained(world: 
     world.replicas("web", 1)
     world.mark()
 
-    def uncordon(_: object) -> None:
-        found = world.node()
-        found["spec"]["unschedulable"] = False
-        world.server.apply(found)
-
-    world.server.faults.before("patch", "/nodes/n1", uncordon)
+    world.server.faults.before("patch", "/nodes/n1", lambda _: uncordon(world))
     world.call()
     assert world.evictions() == []
     assert world.annotation() is None
@@ -1063,16 +1059,10 @@ def test_where_many_are_cordoned_at_once_the_first_to_be_emptied_waits_for_the_l
 def test_an_event_that_says_so_itself_costs_no_request(
     world: World, lately: int, deadline: int | None, begins: bool
 ) -> None:
-    world.mark(deadline=None)
+    world.mark()
     at = None if deadline is None else (world.clock.now() + timedelta(seconds=deadline)).isoformat()
-    data = {
-        "nodes": [{"node": "n1", "severity": "evict", "deadline": at}], "cordoned_lately": lately,
-    }  # fmt: skip
-    event = CloudEvent(
-        id="1", source="/groundcrew", type=drain.CORDONED, data=json.dumps(data).encode()
-    )
     before = len(world.server.seen)
-    outcome = world.call(event)
+    outcome = world.call(cordoned("n1", lately=lately, deadline=at))
     assert bool(outcome.decisions) is begins
     assert (len(world.server.seen) > before) is begins
     if not begins:
@@ -1083,12 +1073,9 @@ def test_an_event_that_says_so_itself_costs_no_request(
 
 
 def test_a_deadline_without_a_time_zone_is_refused(world: World) -> None:
-    data = {"nodes": [{"node": "n1", "severity": "evict", "deadline": "2026-03-02T12:00:00"}]}
-    event = CloudEvent(
-        id="1", source="/groundcrew", type=drain.CORDONED, data=json.dumps(data).encode()
-    )
+    world.call(cordoned("n1", deadline="2026-03-02T12:00:00Z"))
     with pytest.raises(MalformedEvent):
-        world.call(event)
+        world.call(cordoned("n1", deadline="2026-03-02T12:00:00"))
 
 
 def test_calls_of_one_process_keep_the_rate_together(world: World) -> None:
