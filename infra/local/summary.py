@@ -140,10 +140,13 @@ def _latency(slowest: timedelta, who: str) -> str:
 
 
 def span(length: timedelta) -> str:
+    """The two largest units: ``3 d 4 h``, ``40 s``; ``3 d``, and no ``3 d 1 s``."""
     seconds = int(length.total_seconds())
     parts = []
     for unit, size in (("d", 86400), ("h", 3600), ("min", 60), ("s", 1)):
         count, seconds = divmod(seconds, size)
         if count:
             parts.append(f"{count} {unit}")
+        elif parts:
+            break
     return " ".join(parts[:2]) or "0 s"

@@ -8,6 +8,7 @@ from typing import NamedTuple
 from infra.local.backtest.book import ALL
 from infra.local.backtest.compare import Difference, Side
 from infra.local.backtest.document import Document, Totals
+from infra.local.summary import span
 
 TOGETHER = timedelta(hours=1)
 """Differences that say the same and begin no further apart are one line."""
@@ -73,19 +74,6 @@ def lines(made: Document) -> list[Line]:
             groups.append(group)
         group.append(one)
     return [_line(group) for group in groups]
-
-
-def span(length: timedelta) -> str:
-    """The two largest units: ``3 d 4 h``, ``40 s``."""
-    seconds = int(length.total_seconds())
-    parts = []
-    for unit, size in (("d", 86400), ("h", 3600), ("min", 60), ("s", 1)):
-        count, seconds = divmod(seconds, size)
-        if count:
-            parts.append(f"{count} {unit}")
-        elif parts:
-            break
-    return " ".join(parts[:2]) or "0 s"
 
 
 def _by_pool(one: Totals, other: Totals) -> Iterator[Row]:
