@@ -12,7 +12,7 @@ Two of one interface, `publish`:
 What is tried again, how often and after which wait was measured on Knative's own broker with an
 in-memory channel: no answer, 404, 408, 409, 429 and 5xx are tried again; every other refusal,
 400 above all, is not. Retry-After is not heeded. What is given up becomes a dead letter; those
-are kept here and shown, where a cluster without a dead letter sink drops them.
+are kept here, where a cluster without a dead letter sink drops them.
 """
 
 import functools
@@ -20,7 +20,7 @@ import logging
 import queue
 import threading
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -201,14 +201,6 @@ class _Lane:
             self._serve(*item)
             with self._lock:
                 self._unserved -= 1
-
-
-def shown(dead_letters: Iterable[Delivery]) -> list[str]:
-    """Dead letters, a line each, for people."""
-    return [
-        f"{d.event.type} {d.event.id} at {d.trigger} after {d.attempts} attempt(s): {d.dead}"
-        for d in dead_letters
-    ]
 
 
 @functools.cache

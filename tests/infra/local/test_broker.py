@@ -16,7 +16,7 @@ from functions.edge.call import Function, Reply
 from functions.edge.context import Answer, Context, Outcome, Settings
 from functions.gateways.kubernetes.errors import Unreachable
 from infra.local import filters
-from infra.local.broker import NO_ANSWER, Broker, Delivery, HttpBroker, shown
+from infra.local.broker import NO_ANSWER, Broker, Delivery, HttpBroker
 from infra.local.clock import SimulatedClock
 from infra.local.manifests import Delivery as DeliverySpec
 from infra.local.manifests import Trigger
@@ -112,10 +112,11 @@ def test_an_unreachable_api_server_is_tried_again_with_growing_waits() -> None:
     (delivery,) = broker.publish(_event("t.a"))
     assert times == [0, 0.2, 0.6, 1.4]
     assert delivery.attempts == 4
-    assert shown(broker.dead_letters) == [
-        "t.a 1 at cordon after 4 attempt(s): 503: the Kubernetes API server cannot be reached; "
-        "send the event again"
-    ]
+    assert broker.dead_letters == [delivery]
+    assert delivery.trigger == "cordon"
+    assert delivery.dead == (
+        "503: the Kubernetes API server cannot be reached; send the event again"
+    )
 
 
 def test_a_refusal_for_good_is_not_tried_again() -> None:
