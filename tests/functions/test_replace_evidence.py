@@ -106,10 +106,19 @@ def test_a_server_that_has_no_time_for_the_job_now_is_asked_again(status: int) -
     assert (len(jobs(world)), world.entry().collected) == (1, "")
 
 
+def test_two_instances_that_make_the_job_at_once_make_one_and_wait_for_it() -> None:
+    world = world_with()
+    world.server.faults.before("create", "/jobs", lambda _: world.call())
+    world.minutes(20)
+    assert [r.status for r in world.server.requests("create", "/jobs")] == [201, 409]
+    assert (len(jobs(world)), world.entry().collected, world.cloud.asked) == (1, "", [])
+
+
 def test_without_a_template_or_time_for_it_nothing_is_collected() -> None:
-    world = world_with(rules=POLICY.replace("{act_in", "{evidence_within: 0s, act_in"))
-    world.minutes(18)
-    assert (len(world.cloud.ended), jobs(world)) == (1, [])
+    no_time = world_with(rules=POLICY.replace("{act_in", "{evidence_within: 0s, act_in"))
+    for world in (EndingWorld(), no_time):
+        world.minutes(18)
+        assert (len(world.cloud.ended), jobs(world)) == (1, [])
 
 
 def test_where_it_is_only_told_or_something_else_holds_nothing_is_collected() -> None:

@@ -236,6 +236,13 @@ def test_a_pod_without_its_service_account_is_left_to_the_official_client(
     assert plain.of_pod("10.0.0.1", "443", account) is None
 
 
+def test_a_pod_behind_a_proxy_is_left_to_the_official_client(
+    account: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HTTPS_PROXY", "http://p")
+    assert plain.of_pod("10.0.0.1", "443", account) is None
+
+
 def test_a_pods_token_is_read_again_after_a_minute(
     account: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

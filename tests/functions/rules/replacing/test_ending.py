@@ -285,6 +285,8 @@ def test_hardware_is_known_again_long_after_its_replacement_serves() -> None:
 
     assert back() == []
     assert back(host="h-1", marked=True) == []
+    for own in ({"gpus": ("GPU-1",)}, {"host": "h-1"}):
+        assert back(machine=MACHINE, **own) == [], "a Node of the machine itself"
     assert back(gpus=("GPU-1",))[0].startswith(f"GPU GPU-1 was in {MACHINE} (node n1)")
     assert back(host="h-1")[0].startswith(f"host h-1 was that of {MACHINE} (node n1)")
 
