@@ -161,6 +161,8 @@ def test_another_account_or_a_stopped_machine_is_no_confirmed_end() -> None:
         assert (later.act, later.entry.ended) == (Act.NONE, None)
     forgotten = replace(CLOSER, seen=Seen.UNKNOWN)
     assert decide(machine(entry=asked, closer=forgotten), FULL).act is Act.RELEASE
+    lately = ending(asked=NOW - 30 * MINUTE)
+    assert decide(machine(entry=lately, closer=forgotten), FULL).act is Act.NONE, "not so soon"
     lost = machine(view=None, record=None, entry=entry(), closer=replace(CLOSER, seen=Seen.STOPPED))
     assert not decide(lost, FULL).changed
 

@@ -1,5 +1,6 @@
 """Karpenter's NodeClaim and Cluster API's Machine, against an API server that keeps what we ask."""
 
+from datetime import timedelta
 from typing import Any
 
 import msgspec
@@ -30,8 +31,12 @@ class Server:
         self.answers = answers
         self.deleted: list[tuple[str, dict[str, str]]] = []
         self.asked: list[str] = []
+        self.refuses = 0
+        """The status with which it refuses to delete; 0: it does not."""
 
     def send(self, request: Request) -> Response:
+        if request.method == "DELETE" and self.refuses:
+            return Response(status=self.refuses, headers={}, body=b'{"message": "no"}')
         if request.method == "DELETE":
             unchanged = msgspec.json.decode(request.body)["preconditions"]
             self.deleted.append((request.path, unchanged))
@@ -105,6 +110,26 @@ def test_a_claim_that_ends_is_not_asked_again() -> None:
     assert way.look(one).seen is Seen.ENDING
     assert way.terminate(one).done
     assert server.deleted == []
+
+
+@pytest.mark.parametrize(
+    ("status", "again", "says"),
+    [
+        (404, terminate.SOON, "has changed meanwhile"),
+        (409, terminate.SOON, "has changed meanwhile"),
+        (503, terminate.SOON, "no"),
+        (401, terminate.LATER, "no"),
+        (403, terminate.LATER, "no"),
+    ],
+)
+def test_a_claim_whose_end_is_refused_has_not_ended(
+    status: int, again: timedelta, says: str
+) -> None:
+    way, server, one = karpenter(claim())
+    server.refuses = status
+    asked = way.terminate(one)
+    assert (asked.done, asked.again) == (False, again)
+    assert says in asked.says
 
 
 def test_the_claim_that_the_node_names_is_read_and_no_other() -> None:
